@@ -1,0 +1,189 @@
+"""The emulated engine: what each step of a batch costs and commits, without clock, I/O or threads.
+
+One engine is one server start. It is not thread safe.
+"""
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from infra.emulated.cost import kv_room_tokens, step_s
+from infra.emulated.drafter import RequestDrafter, make_drafter
+from infra.emulated.settings import Settings
+from infra.emulated.text import Kind, TargetStream, kind_of, seed_of, tokenize
+from infra.emulated.truth import HostTruth, NoiseLevels
+from sweeps.values import digest
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did for one request. `verifies` is 0 for the prefill and for plain decode."""
+
+    duration_s: float
+    """Host seconds of the whole batch's step."""
+    tokens: tuple[int, ...]
+    correct_drafts: int = 0
+    """Matched drafts, those beyond the request's last token included (as SGLang counts)."""
+    verifies: int = 0
+
+
+@dataclass(slots=True)
+class Generation:
+    """A request in the engine, and what it has come to."""
+
+    prompt: tuple[int, ...]
+    key: int
+    limit_tokens: int
+    stream: TargetStream
+    cached_tokens: int = 0
+    output: list[int] = field(default_factory=list)
+    drafter: RequestDrafter | None = None
+    verifies: int = 0
+    correct_drafts: int = 0
+    histogram: list[int] = field(default_factory=list)
+    """How many verifies matched 0, 1, 2 … drafts."""
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether all tokens that were asked for are there."""
+        return len(self.output) >= self.limit_tokens
+
+    @property
+    def context_tokens(self) -> int:
+        """Return what the request holds in the KV cache."""
+        return len(self.prompt) + len(self.output)
+
+    def count(self, matched: int) -> None:
+        """Add one verify to the counters."""
+        self.verifies += 1
+        self.correct_drafts += matched
+        self.histogram += [0] * (matched + 1 - len(self.histogram))
+        self.histogram[matched] += 1
+
+
+class EmulatedEngine:
+    """One start of a server with given settings on a host with a given truth.
+
+    The same settings, truth and seed give the same figures. Another seed is another launch.
+    """
+
+    def __init__(self, settings: Settings, truth: HostTruth, seed: int = 0) -> None:
+        self.settings = settings
+        self.truth = truth
+        self.kv_room_tokens = kv_room_tokens(truth, settings)
+        self._drafter = make_drafter(settings, truth)
+        self._noise = _Noise(truth.noise, f"{seed}:{truth.name}:{_launch(settings)}")
+        self._prefixes: set[int] = set()
+
+    def open(
+        self,
+        prompt: str | Sequence[int],
+        limit_tokens: int,
+        *,
+        sampling_seed: int | None = None,
+        kind: Kind | None = None,
+    ) -> Generation:
+        """Take in a request: text or ids. A sampling seed (temperature > 0) varies the answer."""
+        ids = tokenize(prompt) if isinstance(prompt, str) else list(prompt)
+        key = seed_of(prompt if sampling_seed is None else f"{sampling_seed}|{prompt!s}")
+        if kind is None:
+            kind = kind_of(prompt) if isinstance(prompt, str) else Kind.THINK
+        return Generation(tuple(ids), key, limit_tokens, TargetStream(key, kind))
+
+    def prefill(self, requests: Sequence[Generation]) -> list[Step]:
+        """Process the prompts of new requests together; each gets its first token."""
+        new = 0
+        for request in requests:
+            request.cached_tokens = self._cached(request)
+            new += len(request.prompt) - request.cached_tokens
+        base = self.truth.prefill_base_s + new / self.truth.prefill_tokens_per_s
+        duration_s = self._noise.perturb(base)
+        return [self._start(request, duration_s) for request in requests]
+
+    def decode(self, requests: Sequence[Generation]) -> list[Step]:
+        """Let all running requests do one step together."""
+        duration_s = self._noise.perturb(self.cycle_s(requests))
+        return [self._advance(request, duration_s) for request in requests]
+
+    def cycle_s(self, requests: Sequence[Generation]) -> float:
+        """Return what the truth says of one step of these requests, without noise."""
+        return step_s(
+            self.truth,
+            self.settings,
+            batch=len(requests),
+            tokens=self.settings.draft_tokens,
+            context_tokens=sum(request.context_tokens for request in requests),
+        )
+
+    def steps(self, prompt: str | Sequence[int], limit_tokens: int) -> Iterator[Step]:
+        """Run one request alone, from its prefill to its end."""
+        request = self.open(prompt, limit_tokens)
+        yield from self.prefill([request])
+        while not request.finished:
+            yield from self.decode([request])
+
+    def flush(self) -> None:
+        """Empty the prefix cache and what the drafter learnt. No request may be running."""
+        self._prefixes.clear()
+        self._drafter.reset()
+
+    def _cached(self, request: Generation) -> int:
+        """Return the cached part of a prompt: all but one token if it was served before."""
+        if not self.settings.radix_cache:
+            return 0
+        prefix = hash(request.prompt)
+        seen = prefix in self._prefixes
+        self._prefixes.add(prefix)
+        return max(0, len(request.prompt) - 1) if seen else 0
+
+    def _start(self, request: Generation, duration_s: float) -> Step:
+        tokens = request.stream.window(0, min(1, request.limit_tokens))
+        request.output += tokens
+        return Step(duration_s, tuple(tokens))
+
+    def _advance(self, request: Generation, duration_s: float) -> Step:
+        done = len(request.output)
+        if not self.settings.speculates:
+            tokens = request.stream.window(done, 1)
+            request.output += tokens
+            return Step(duration_s, tuple(tokens))
+        drafter = request.drafter or self._attach_drafter(request)
+        upcoming = request.stream.window(done, self.settings.draft_tokens)
+        matched = drafter.correct_drafts(upcoming[:-1])
+        tokens = upcoming[: min(matched + 1, request.limit_tokens - done)]
+        request.count(matched)
+        drafter.commit(tokens)
+        request.output += tokens
+        return Step(duration_s, tuple(tokens), matched, 1)
+
+    def _attach_drafter(self, request: Generation) -> RequestDrafter:
+        """Open the drafter at the first verify: a request that ends before it leaves no trace."""
+        request.drafter = drafter = self._drafter.open(request.prompt, request.key)
+        drafter.commit(request.output)
+        return drafter
+
+
+def _launch(settings: Settings) -> str:
+    return settings.launch or digest(repr(settings))
+
+
+class _Noise:
+    """Spread of durations: this launch, slow drift, each step, and rare stalls."""
+
+    def __init__(self, levels: NoiseLevels, seed: str) -> None:
+        self._levels = levels
+        self._rng = random.Random(seed)
+        self._launch = math.exp(self._rng.gauss(0.0, levels.launch_sigma))
+        self._drift = self._rng.gauss(0.0, levels.drift_sigma)
+
+    def perturb(self, duration_s: float) -> float:
+        levels, rng = self._levels, self._rng
+        kept = math.exp(-duration_s / levels.drift_time_s)
+        fresh = levels.drift_sigma * math.sqrt(1 - kept * kept)
+        self._drift = self._drift * kept + rng.gauss(0.0, fresh)
+        spread = math.exp(rng.gauss(0.0, levels.step_sigma) + self._drift)
+        stall_s = 0.0
+        if rng.random() < levels.stall_chance:
+            stall_s = rng.uniform(levels.stall.low_s, levels.stall.high_s)
+        return duration_s * self._launch * spread + stall_s

@@ -1,0 +1,114 @@
+"""The engines that answer as SGLang, and the launch plan of each."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.sglang.flags import FLAGS, NEWEST, spelled
+from sweeps.axes import is_environment
+from sweeps.hosts import EngineName, HostSpec
+from sweeps.launch import Deadlines, LaunchPlan
+from sweeps.values import Value
+
+INHERITED = (
+    "PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
+    "XDG_CACHE_HOME", "HF_HOME", "HF_TOKEN", "HF_HUB_CACHE", "SSL_CERT_FILE", "SGLANG_CACHE_DIR",
+)  # fmt: skip
+"""All that a server may take from the environment of whoever starts it.
+
+Ray sets OMP_NUM_THREADS and CUDA_VISIBLE_DEVICES in its workers; a server must not see those.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A program with SGLang's command line. Planning is pure: equal in, equal out."""
+
+    name: EngineName
+    module: str
+    unbuffered: Mapping[str, str]
+
+    def plan(
+        self, settings: Mapping[str, Value], host: HostSpec, port: int, deadlines: Deadlines
+    ) -> LaunchPlan:
+        """Turn settings into a command line and an environment for one version of SGLang."""
+        version = host.version or NEWEST
+        flags = {n: v for n, v in complete(settings).items() if not is_environment(n)}
+        renamed = {n: spelled(n, version) for n in flags if spelled(n, version) != n}
+        words = [host.python or sys.executable, "-m", self.module]
+        for name, value in flags.items():
+            words += _words(spelled(name, version), value)
+        words += ["--host", "127.0.0.1", "--port", str(port)]
+        return LaunchPlan(
+            argv=tuple(words),
+            env=tuple(sorted(self._environment(settings, host).items())),
+            inherit=INHERITED,
+            host="127.0.0.1",
+            port=port,
+            deadlines=deadlines,
+            renamed=tuple(renamed.items()),
+        )
+
+    def _environment(self, settings: Mapping[str, Value], host: HostSpec) -> dict[str, str]:
+        swept = {n: str(v) for n, v in settings.items() if is_environment(n) and v is not None}
+        env = {**self.unbuffered, **host.env, **swept}
+        if self.name is EngineName.EMULATED:
+            env |= emulated_environment(
+                time_scale=host.time_scale, truth=host.truth, gpus=host.gpus, version=host.version
+            )
+        return env
+
+
+ENGINES: dict[EngineName, Engine] = {
+    EngineName.SGLANG: Engine(EngineName.SGLANG, "sglang.launch_server", {"PYTHONUNBUFFERED": "1"}),
+    EngineName.EMULATED: Engine(EngineName.EMULATED, "infra.emulated", {"PYTHONUNBUFFERED": "1"}),
+}
+
+
+def emulated_environment(
+    *, time_scale: float, truth: str, gpus: int = 8, version: str | None = None
+) -> dict[str, str]:
+    """Return what tells the emulated server what it is; its command line is SGLang's own."""
+    env = {
+        "EMULATED_TIME_SCALE": f"{time_scale:g}",
+        "EMULATED_TRUTH": truth,
+        "EMULATED_GPUS": str(gpus),
+    }
+    return {**env, "EMULATED_VERSION": version} if version else env
+
+
+def complete(settings: Mapping[str, Value]) -> dict[str, Value]:
+    """Add what SGLang wants to be told: with topk 1, EAGLE drafts a chain of num_steps tokens.
+
+    SGLang takes all three of num_steps, eagle_topk and num_draft_tokens, or none of them.
+    """
+    full = dict(settings)
+    steps, topk = full.get("speculative_num_steps"), full.get("speculative_eagle_topk")
+    if topk == 1 and isinstance(steps, int):
+        full.setdefault("speculative_num_draft_tokens", steps + 1)
+    return full
+
+
+def effective_names(settings: Mapping[str, Value], version: str) -> dict[str, str]:
+    """Map each flag of ours to the key under which the server reports what it made of it."""
+    names = {name: spelled(name, version) for name in complete(settings)}
+    return {name: flag for name, flag in names.items() if flag in FLAGS}
+
+
+def resolve_path(path: str, base: Path) -> str:
+    """Make a path that starts with a dot or ~ absolute: a server runs in a folder of its own."""
+    if path.startswith("~"):
+        return str(Path(path).expanduser())
+    return str((base / path).absolute()) if path.startswith(".") else path
+
+
+def _words(flag: str, value: Value) -> list[str]:
+    if value is None or value is False:
+        return []
+    option = "--" + flag.replace("_", "-")
+    return [option] if value is True else [option, f"{value:g}" if _is_float(value) else str(value)]
+
+
+def _is_float(value: Value) -> bool:
+    return isinstance(value, float)

@@ -1,0 +1,91 @@
+"""The GPUs of this machine, as the NVIDIA driver counts them."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One device. Memory is None where the driver does not tell, as with unified memory."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_total_bytes: int | None
+    memory_used_bytes: int | None
+
+
+def count_gpus() -> int:
+    """Return the number of usable NVIDIA GPUs; 0 without a driver."""
+    return len(list_gpus())
+
+
+def list_gpus() -> tuple[Gpu, ...]:
+    """Return the usable NVIDIA GPUs in the driver's order; none without a driver.
+
+    The order is NVML's, by bus, which CUDA shares only with CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    """
+    with _open_driver() as nvml:
+        if nvml is None:
+            return ()
+        found = (_read_gpu(nvml, index) for index in range(_count(nvml)))
+        return tuple(gpu for gpu in found if gpu is not None)
+
+
+@contextmanager
+def _open_driver() -> Iterator[ModuleType | None]:
+    """Yield the library while the driver is open, or None if there is no driver."""
+    try:
+        import pynvml as nvml
+
+        nvml.nvmlInit()
+    except ImportError:
+        yield None
+        return
+    except nvml.NVMLError as error:
+        _log.debug("no NVIDIA driver: %s", error)
+        yield None
+        return
+    try:
+        yield nvml
+    finally:
+        _close(nvml)
+
+
+def _close(nvml: ModuleType) -> None:
+    try:
+        nvml.nvmlShutdown()
+    except nvml.NVMLError as error:
+        _log.debug("the NVIDIA driver does not close: %s", error)
+
+
+def _count(nvml: ModuleType) -> int:
+    try:
+        return int(nvml.nvmlDeviceGetCount())
+    except nvml.NVMLError as error:
+        _log.warning("the NVIDIA driver does not count its devices: %s", error)
+        return 0
+
+
+def _read_gpu(nvml: ModuleType, index: int) -> Gpu | None:
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
+    except nvml.NVMLError as error:
+        _log.warning("GPU %d cannot be used: %s", index, error)
+        return None
+    total_bytes, used_bytes = _read_memory(nvml, handle)
+    return Gpu(index, str(uuid), str(name), total_bytes, used_bytes)
+
+
+def _read_memory(nvml: ModuleType, handle: object) -> tuple[int | None, int | None]:
+    try:
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    except nvml.NVMLError:
+        return None, None
+    return int(memory.total), int(memory.used)

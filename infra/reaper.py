@@ -1,0 +1,121 @@
+"""Finds the processes of a sweep by the tag in their environment, and ends them.
+
+The last resort where a guard is lost. It sees what runs on this machine under this user.
+"""
+
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+SWEEP_TAG = "ORCH_SWEEP"
+TRIAL_TAG = "ORCH_TRIAL"
+REAP_WAIT_S = 30.0
+"""Wall seconds that killed processes get to vanish."""
+
+# setproctitle, which SGLang calls in each of its children, writes a process's title over its
+# environment unless this is set, and the tags would be gone (measured with setproctitle 1.3.8).
+_KEEP_TAGS = {"SPT_NOENV": "1"}
+_MARK = f"{SWEEP_TAG}=".encode()
+_log = logging.getLogger(__name__)
+
+
+class Tagged(NamedTuple):
+    """A live process that carries a tag; the creation time tells two users of one pid apart."""
+
+    pid: int
+    create_time: float
+
+
+def tags(sweep: str, trial: str) -> dict[str, str]:
+    """Return the variables by which a process and all it starts can be found again."""
+    return {SWEEP_TAG: sweep, TRIAL_TAG: trial, **_KEEP_TAGS}
+
+
+def find_tagged(sweep: str, trial: str | None = None) -> list[Tagged]:
+    """Return the live processes of a sweep or trial, but not this one and its ancestors."""
+    return [Tagged(found.process.pid, found.create_time) for found in _find(sweep, trial)]
+
+
+def all_tags() -> dict[str, int]:
+    """Return how many live processes each sweep has."""
+    return dict(Counter(found.sweep for found in _scan()))
+
+
+def reap(sweep: str, trial: str | None = None, *, wait_s: float = REAP_WAIT_S) -> int:
+    """Kill the processes of a sweep or trial, wait until they are gone; return how many there were.
+
+    What is still there after `wait_s` wall seconds is logged, and found by `find_tagged`.
+    """
+    deadline_s = time.monotonic() + wait_s
+    seen: set[psutil.Process] = set()
+    pause_s = 0.005
+    # Look again until none is left: one that was just being started is seen by the next scan.
+    while left := [found.process for found in _find(sweep, trial)]:
+        if time.monotonic() >= deadline_s:
+            _log.warning(
+                "sweep=%s trial=%s processes outlived SIGKILL: %d", sweep, trial, len(left)
+            )
+            break
+        for process in left:
+            _kill(process)
+        seen.update(left)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.5)
+    return len(seen)
+
+
+class _Found(NamedTuple):
+    process: psutil.Process
+    create_time: float
+    sweep: str
+    trial: str | None
+
+
+def _find(sweep: str, trial: str | None) -> list[_Found]:
+    return [found for found in _scan() if found.sweep == sweep and trial in (None, found.trial)]
+
+
+def _scan() -> Iterator[_Found]:
+    """Yield each tagged process of this user that is neither this one nor an ancestor."""
+    spared = _own_line()
+    user = os.getuid()
+    for pid in psutil.pids():
+        if pid not in spared and (found := _look(pid, user)):
+            yield found
+
+
+def _look(pid: int, user: int) -> _Found | None:
+    # A process may vanish, or not be ours to read: neither is worth a word.
+    try:
+        # Ten times cheaper than asking psutil of each.
+        if _MARK not in Path(f"/proc/{pid}/environ").read_bytes():
+            return None
+        process = psutil.Process(pid)
+        environment = process.environ()
+        if SWEEP_TAG not in environment or process.uids().real != user:
+            return None
+        created = process.create_time()
+    except (psutil.Error, OSError):
+        return None
+    return _Found(process, created, environment[SWEEP_TAG], environment.get(TRIAL_TAG))
+
+
+def _own_line() -> set[int]:
+    own = psutil.Process()
+    return {own.pid, *(ancestor.pid for ancestor in own.parents())}
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        # Refuses if the pid has passed to another process since the scan.
+        process.kill()
+    except psutil.NoSuchProcess:
+        pass
+    except psutil.AccessDenied as error:
+        _log.warning("cannot kill process %d: %s", process.pid, error)

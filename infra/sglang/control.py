@@ -1,0 +1,89 @@
+"""The small requests of an SGLang server's life: health, information, flush, abort."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+
+_LONGEST_ANSWER_BYTES = 16 << 20
+
+
+class ControlError(Exception):
+    """The server did not answer, or answered with an error."""
+
+
+class ServerControl:
+    """Talks to one server. Every call has a deadline in wall seconds."""
+
+    def __init__(self, url: str, *, answer_s: float = 30.0) -> None:
+        self.url = url
+        self._answer_s = answer_s
+
+    def is_healthy(self) -> bool:
+        """Tell whether the server answers `/health`, for which it generates one token."""
+        try:
+            self._ask("GET", "/health")
+        except ControlError:
+            return False
+        return True
+
+    def info(self) -> dict[str, object]:
+        """Return the resolved settings. Raises ControlError."""
+        answer = self._first_of("/server_info", "/get_server_info")
+        try:
+            data = json.loads(answer)
+        except ValueError as error:
+            raise ControlError(f"/server_info is no JSON: {error}") from error
+        if not isinstance(data, dict):
+            raise ControlError("/server_info is no object")
+        return data
+
+    def flush(self) -> None:
+        """Empty the prefix cache and the n-gram trie. Raises ControlError if it was refused."""
+        self._ask("POST", "/flush_cache")
+
+    def abort_all(self) -> None:
+        """End all running requests; a server that cannot is left alone."""
+        try:
+            self._ask("POST", "/abort_request", {"rid": "", "abort_all": True})
+        except ControlError:
+            return
+
+    def _first_of(self, *paths: str) -> bytes:
+        """Ask under the first name that exists: the endpoint was renamed after 0.5.5."""
+        for path in paths[:-1]:
+            try:
+                return self._ask("GET", path)
+            except ControlError as error:
+                if "404" not in str(error):
+                    raise
+        return self._ask("GET", paths[-1])
+
+    def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> bytes:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.url + path, data, {"Content-Type": "application/json"}, method=method
+        )
+        try:
+            with _OPENER.open(request, timeout=self._answer_s) as answer:
+                return bytes(answer.read(_LONGEST_ANSWER_BYTES))
+        except urllib.error.HTTPError as error:
+            raise ControlError(f"{path} answered {error.code}: {error.read(500)!r}") from error
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            raise ControlError(f"{path} did not answer: {error}") from error
+
+
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Never through a proxy: the server is on the loopback."""
+
+
+def effective_settings(
+    info: Mapping[str, object], names: Mapping[str, str]
+) -> dict[str, str | int | float | bool | None]:
+    """Pick from a server's own account the values of settings; `names` maps ours to SGLang's."""
+    found: dict[str, str | int | float | bool | None] = {}
+    for name, flag in names.items():
+        value = info.get(flag)
+        if flag in info and (value is None or isinstance(value, str | int | float | bool)):
+            found[name] = value
+    return found

@@ -1,0 +1,173 @@
+"""The command line: parse, call, print. Exit codes: 0 done, 2 bad input, 3 no trial, 130 cut."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sweeps.hosts import EngineName
+from sweeps.problems import BadInputError
+
+DONE, BAD_INPUT, NO_TRIAL, INTERRUPTED = 0, 2, 3, 130
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Sweeps of speculative decoding and communication settings for SGLang.",
+)
+
+SpaceFile = Annotated[Path, typer.Argument(help="A space file, such as search_spaces/ngram.py.")]
+StateDir = Annotated[Path, typer.Option(help="Where studies, results and logs are kept.")]
+Engine = Annotated[EngineName, typer.Option(help="Which program answers as SGLang.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+SweepId = Annotated[str | None, typer.Option("--sweep", help="The id of a sweep.")]
+
+DEFAULT_STATE = Path(".sweeps")
+
+
+@app.command()
+def sweep(
+    space_file: SpaceFile,
+    state_dir: StateDir = DEFAULT_STATE,
+    engine: Engine = EngineName.AUTO,
+    trials: Annotated[int | None, typer.Option(min=1, help="Replaces the file's budget.")] = None,
+    ray: Annotated[bool, typer.Option(help="Run trials on Ray Tune, or in this process.")] = True,
+    resume: Annotated[bool, typer.Option(help="Continue the last sweep of this file.")] = False,
+) -> None:
+    """Run a sweep: start each variant, measure it, and find the best."""
+    from orchestrator.commands import run_sweep
+
+    with _bad_input_exits():
+        code = run_sweep(space_file, state_dir, engine, trials, use_ray=ray, resume=resume)
+    raise typer.Exit(code)
+
+
+@app.command()
+def check(space_file: SpaceFile, engine: Engine = EngineName.AUTO, as_json: AsJson = False) -> None:
+    """Check a space file and show what it spans. Starts nothing."""
+    from orchestrator.commands import describe, load
+    from orchestrator.pages import print_space
+
+    with _bad_input_exits():
+        loaded = load(space_file, engine)
+    if as_json:
+        _print_json(describe(loaded))
+    else:
+        print_space(loaded)
+
+
+@app.command()
+def plan(
+    space_file: SpaceFile,
+    engine: Engine = EngineName.AUTO,
+    samples: Annotated[int, typer.Option(min=0, help="Configurations beside the baseline.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Show the commands and environments that a sweep would start. Starts nothing."""
+    from orchestrator.commands import load, plans
+    from orchestrator.pages import print_plans
+
+    with _bad_input_exits():
+        made = plans(load(space_file, engine), samples)
+    if as_json:
+        _print_json([{"config": dict(config), **p.as_data()} for config, p in made])
+    else:
+        print_plans(made)
+
+
+@app.command()
+def trials(
+    state_dir: StateDir = DEFAULT_STATE, sweep_id: SweepId = None, as_json: AsJson = False
+) -> None:
+    """List the trials of all sweeps, or of one."""
+    from orchestrator.commands import trial_rows
+    from orchestrator.pages import print_trials
+
+    with _bad_input_exits():
+        rows = trial_rows(state_dir, sweep_id)
+    if as_json:
+        _print_json(rows)
+    else:
+        print_trials(rows)
+
+
+@app.command()
+def export(
+    state_dir: StateDir = DEFAULT_STATE,
+    sweep_id: SweepId = None,
+    form: Annotated[str, typer.Option("--format", help="json or sh.")] = "sh",
+    output: Annotated[Path | None, typer.Option(help="A file; standard output if none.")] = None,
+) -> None:
+    """Write the best configuration of a sweep (the newest, if none is named)."""
+    from orchestrator.commands import export_best
+
+    with _bad_input_exits():
+        text = export_best(state_dir, sweep_id, form)
+    if text is None:
+        typer.echo("No trial of this sweep was measured, so there is nothing to export.", err=True)
+        raise typer.Exit(NO_TRIAL)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        output.write_text(text)
+        if form == "sh":
+            output.chmod(0o755)
+
+
+@app.command()
+def ui(
+    state_dir: StateDir = DEFAULT_STATE,
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
+) -> None:
+    """Serve the MLflow UI on the loopback until Ctrl-C."""
+    from orchestrator.commands import serve
+
+    with _bad_input_exits():
+        serve(state_dir, port, lambda address: typer.echo(f"MLflow UI: {address} (Ctrl-C ends)"))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def emulate(
+    context: typer.Context,
+    time_scale: Annotated[float, typer.Option(min=0.001, help="Times faster than life.")] = 1.0,
+    truth: Annotated[str, typer.Option(help="The hidden cost model: S, M or G.")] = "M",
+) -> None:
+    """Run an EMULATED SGLang server in this terminal, with SGLang's own flags."""
+    from orchestrator.commands import emulate_server
+
+    raise typer.Exit(emulate_server(context.args, time_scale, truth))
+
+
+@app.command()
+def clean(state_dir: StateDir = DEFAULT_STATE) -> None:
+    """End what dead sweeps of this state folder left running."""
+    from orchestrator.commands import clean_up
+
+    with _bad_input_exits():
+        ended = clean_up(state_dir)
+    for name, count in ended.items():
+        typer.echo(f"{name}: ended {count} processes")
+    if not ended:
+        typer.echo("Nothing was left running.")
+
+
+@contextmanager
+def _bad_input_exits() -> Iterator[None]:
+    """Print what is wrong with an input, each problem on its line, and exit with 2."""
+    try:
+        yield
+    except BadInputError as error:
+        typer.echo(f"{error.source} cannot be used:", err=True)
+        for problem in error.problems:
+            typer.echo(f"  {problem}", err=True)
+        raise typer.Exit(BAD_INPUT) from error
+
+
+def _print_json(data: Any) -> None:
+    json.dump(data, sys.stdout, indent=1)
+    sys.stdout.write("\n")

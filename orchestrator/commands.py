@@ -1,0 +1,297 @@
+"""What each command does, apart from parsing and printing."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra import reaper
+from infra.engines import ENGINES, emulated_environment
+from orchestrator.space_file import load_sweep, prepare
+from orchestrator.state import State, StateInUseError, new_sweep_id
+from sweeps.config import Config
+from sweeps.exporters import EXPORTERS
+from sweeps.exporters.recommendation import recommend
+from sweeps.hosts import EngineName
+from sweeps.launch import LaunchPlan
+from sweeps.metrics import METRICS
+from sweeps.problems import BadInputError, Problem, nearest
+from sweeps.ranking import Ranking, rank
+from sweeps.results import TrialResult
+from sweeps.sampling import valid_samples
+from sweeps.sweep import Sweep
+
+if TYPE_CHECKING:
+    from orchestrator.sweep_run import SweepRun
+
+logger = logging.getLogger(__name__)
+
+TRACKER_CLOSE_S = 120.0
+"""Wall seconds that the end of a sweep waits for its tracker."""
+
+SHOWN_PORT = 30000
+"""The port in plans that are only shown; a trial gets a free one."""
+
+
+def load(space_file: Path, engine: EngineName) -> Sweep:
+    """Read and check a space file. Raises BadInputError."""
+    return prepare(load_sweep(space_file), space_file, engine)
+
+
+def describe(sweep: Sweep) -> dict[str, object]:
+    """Return what `check` shows, as plain data."""
+    count = sweep.space.count()
+    return {
+        "name": sweep.name,
+        "key": sweep.key,
+        "configurations": count.configs,
+        "exact": count.exact,
+        "axes": [axis.as_data() for axis in sweep.axes],
+        "rules": [rule.message for rule in sweep.rules],
+        "baseline": dict(sweep.space.plain()),
+        "trials": sweep.budget.trials,
+        "hosts": [host.as_data() for host in sweep.hosts],
+    }
+
+
+def plans(sweep: Sweep, samples: int) -> list[tuple[Config, LaunchPlan]]:
+    """Return the launch plans of the baseline and of some configurations, on the first host."""
+    host = sweep.hosts[0]
+    configs = [sweep.space.plain(), *islice(valid_samples(sweep.space, sweep.seed), samples)]
+    made = []
+    for config in configs:
+        settings = sweep.settings(config)
+        plan = ENGINES[host.engine].plan(settings, host, SHOWN_PORT, sweep.budget.deadlines)
+        made.append((config, plan))
+    return made
+
+
+def run_sweep(
+    space_file: Path,
+    state_dir: Path,
+    engine: EngineName,
+    trials: int | None,
+    *,
+    use_ray: bool,
+    resume: bool,
+) -> int:
+    """Run a sweep to its end and return the exit code. Raises BadInputError before it starts."""
+    from orchestrator.cli import DONE, INTERRUPTED, NO_TRIAL
+    from orchestrator.pages import print_summary
+
+    sweep = load(space_file, engine)
+    if trials is not None:
+        sweep = replace(sweep, budget=replace(sweep.budget, trials=trials))
+    state = State(state_dir)
+    sweep_id = _last_like(state, sweep, space_file) if resume else new_sweep_id(sweep.name)
+    with _locked(state, sweep_id):
+        _end_leftovers(state)
+        state.write_card(sweep_id, _card(sweep, space_file, "running"))
+        _log_to(state.sweep_folder(sweep_id) / "driver.log")
+        status, run = _drive(sweep_id, sweep, state, use_ray=use_ray)
+        state.write_card(sweep_id, _card(sweep, space_file, status))
+        ranking = ranking_of(sweep.objective.metric, run.results)
+        print_summary(sweep_id, state_dir, status, ranking, run.results, sweep.objective.metric)
+    if status == "interrupted":
+        return INTERRUPTED
+    return DONE if ranking.best is not None else NO_TRIAL
+
+
+def ranking_of(metric: str, results: list[TrialResult]) -> Ranking:
+    """Rank the trials of a sweep by its objective."""
+    return rank(results, metric, higher_is_better=bool(METRICS[metric].higher_is_better))
+
+
+def trial_rows(state_dir: Path, sweep_id: str | None) -> list[dict[str, object]]:
+    """Return a row for each trial that has ended: of one sweep, or of all, oldest first."""
+    state = State(state_dir)
+    wanted = [_known(state, sweep_id)] if sweep_id else state.sweep_ids()
+    return [_row(result) for one in wanted for result in state.results(one)]
+
+
+def export_best(state_dir: Path, sweep_id: str | None, form: str) -> str | None:
+    """Return the best configuration in a format; None where no trial was measured."""
+    if form not in EXPORTERS:
+        mend = nearest(form, EXPORTERS) or f"There are {', '.join(EXPORTERS)}."
+        raise _bad("--format", form, "there is no such format", mend)
+    state = State(state_dir)
+    chosen = _known(state, sweep_id) if sweep_id else _newest(state, state_dir)
+    metric = str(state.card(chosen)["objective"])
+    results = state.results(chosen)
+    ranking = ranking_of(metric, results)
+    if ranking.best is None:
+        return None
+    return EXPORTERS[form](recommend(ranking, results, metric, METRICS[metric].unit))
+
+
+def serve(state_dir: Path, port: int, on_ready: Callable[[str], None]) -> None:
+    """Serve the MLflow UI until interrupted; `on_ready` gets its address."""
+    from orchestrator.tracking.ui import UiError, serve_ui
+
+    state = State(state_dir)
+    if not state.sweep_ids():
+        raise _bad("--state-dir", str(state_dir), "no sweep lies there", "Run a sweep first.")
+    try:
+        serve_ui(
+            state.mlflow_uri, state.artifact_root, port, state.root / "ui.log", on_ready=on_ready
+        )
+    except UiError as error:
+        raise _bad("--port", str(port), str(error), "Try another port.") from error
+
+
+def emulate_server(flags: list[str], time_scale: float, truth: str) -> int:
+    """Run an emulated server in the foreground and return its exit code."""
+    env = {**os.environ, **emulated_environment(time_scale=time_scale, truth=truth)}
+    argv = [sys.executable, "-m", ENGINES[EngineName.EMULATED].module, *flags]
+    with subprocess.Popen(argv, env=env) as server:
+        while True:
+            try:
+                return server.wait()
+            except KeyboardInterrupt:
+                continue
+
+
+def clean_up(state_dir: Path) -> dict[str, int]:
+    """End the processes of sweeps of a state folder whose driver is gone."""
+    state = State(state_dir)
+    with _locked(state, "clean"):
+        return _end_leftovers(state)
+
+
+def _drive(sweep_id: str, sweep: Sweep, state: State, *, use_ray: bool) -> tuple[str, "SweepRun"]:
+    from rich.console import Console
+
+    from orchestrator.display import follower_for
+    from orchestrator.search.study import StudySearch
+    from orchestrator.sweep_run import Attendants, SweepRun
+    from orchestrator.tracking.mlflow_writer import MlflowWriter
+
+    console = Console()
+    tracker = MlflowWriter(state.mlflow_uri, state.artifact_root, "sweeps")
+    search = StudySearch(sweep, state.study_path, sweep_id)
+    attendants = Attendants(tracker, [follower_for(console)])
+    run = SweepRun(sweep_id, sweep, state, search, attendants)
+    run.start()
+    status = "failed"
+    try:
+        _run_driver(run, state, use_ray=use_ray)
+        status = "finished" if run.is_over else "interrupted"
+    except KeyboardInterrupt:
+        status = "interrupted"
+    finally:
+        reaper.reap(sweep_id)
+        run.end(status)
+        if not tracker.close(TRACKER_CLOSE_S):
+            logger.warning("MLflow did not take everything; the results are all in %s", state.root)
+    return status, run
+
+
+def _run_driver(run: "SweepRun", state: State, *, use_ray: bool) -> None:
+    if use_ray:
+        from orchestrator import ray_driver
+
+        ray_driver.drive(run, state)
+    else:
+        from orchestrator import serial_driver
+        from orchestrator.tools import local_tools
+
+        serial_driver.drive(run, local_tools)
+
+
+@contextmanager
+def _locked(state: State, who: str) -> Iterator[None]:
+    try:
+        with state.lock(who):
+            yield
+    except StateInUseError as error:
+        mend = "Wait for it, or use another --state-dir."
+        raise _bad("--state-dir", str(state.root), f"in use by {error}", mend) from error
+
+
+def _end_leftovers(state: State) -> dict[str, int]:
+    ours = set(state.sweep_ids())
+    return {name: reaper.reap(name) for name in reaper.all_tags() if name in ours}
+
+
+def _last_like(state: State, sweep: Sweep, space_file: Path) -> str:
+    """Find the newest sweep of this file, to continue it."""
+    for sweep_id in reversed(state.sweep_ids()):
+        card = state.card(sweep_id)
+        if card.get("name") != sweep.name:
+            continue
+        if card.get("key") != sweep.key:
+            why = f"the file has changed since {sweep_id}, so its trials do not compare"
+            raise _bad("--resume", space_file.name, why, "Run it without --resume.")
+        return sweep_id
+    raise _bad("--resume", space_file.name, "it was never run here", "Run it without --resume.")
+
+
+def _card(sweep: Sweep, space_file: Path, status: str) -> dict[str, object]:
+    return {
+        "name": sweep.name,
+        "key": sweep.key,
+        "file": str(space_file),
+        "created_at": datetime.now(UTC).isoformat(),
+        "status": status,
+        "objective": sweep.objective.metric,
+        "emulated": any(host.emulated for host in sweep.hosts),
+        "hosts": [host.as_data() for host in sweep.hosts],
+    }
+
+
+def _row(result: TrialResult) -> dict[str, object]:
+    """Return the fields that scripts rely on, then everything else."""
+    rate = result.estimates.get("decode_tok_s")
+    data = result.as_data()
+    head = {
+        name: data[name]
+        for name in ("trial", "sweep", "number", "variant", "purpose", "outcome", "reason",
+                     "config", "effective", "gpu_hours", "emulated")
+    }  # fmt: skip
+    head["decode_tok_s"] = rate.value if rate else None
+    head["decode_tok_s_low"] = rate.low if rate else None
+    head["decode_tok_s_high"] = rate.high if rate else None
+    for metric in METRICS:
+        head.setdefault(metric, result.value(metric))
+    return {**head, **{name: value for name, value in data.items() if name not in head}}
+
+
+def _known(state: State, sweep_id: str) -> str:
+    if state.card(sweep_id):
+        return sweep_id
+    mend = nearest(sweep_id, state.sweep_ids()) or "`orchestrator trials` lists them."
+    raise _bad("--sweep", sweep_id, "there is no such sweep", mend)
+
+
+def _newest(state: State, state_dir: Path) -> str:
+    ids = state.sweep_ids()
+    if not ids:
+        raise _bad("--state-dir", str(state_dir), "no sweep lies there", "Run a sweep first.")
+    return ids[-1]
+
+
+def _bad(field: str, value: str, why: str, mend: str) -> BadInputError:
+    return BadInputError("The command line", [Problem(field, value, why, mend)])
+
+
+def _log_to(path: Path) -> None:
+    """Log to a file; only warnings reach the terminal, where the display is drawn."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    form = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    file = logging.FileHandler(path)
+    file.setFormatter(form)
+    console = logging.StreamHandler()
+    console.setLevel(logging.WARNING)
+    console.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    ours = [logging.getLogger(name) for name in ("orchestrator", "infra", "sweeps")]
+    for log in ours:
+        log.setLevel(logging.INFO)
+        log.handlers = [file, console]
+        log.propagate = False

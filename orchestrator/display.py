@@ -1,0 +1,198 @@
+"""Shows a running sweep: a live table on a terminal, plain lines elsewhere."""
+
+from collections import deque
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.events import Follower, SweepStart, Tally
+from orchestrator.job import TrialJob, TrialProgress
+from sweeps.config import Config
+from sweeps.results import Estimate, Outcome, TrialResult
+
+ROWS_SHOWN = 15
+
+_STYLES = {
+    Outcome.MEASURED: "green",
+    Outcome.PARTIAL: "yellow",
+    Outcome.STOPPED: "cyan",
+    Outcome.INFEASIBLE: "magenta",
+    Outcome.HUNG: "red",
+    Outcome.FAILED: "red",
+    Outcome.CANCELLED: "dim",
+}
+
+
+def follower_for(console: Console) -> Follower:
+    """Choose the live table where there is a terminal to draw it on."""
+    return LiveTable(console) if console.is_terminal else PlainLines(console)
+
+
+class LiveTable:
+    """A table of the last trials, what runs, and the sum of it all, redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, refresh_per_second=4, transient=False)
+        self._ended: deque[TrialResult] = deque(maxlen=ROWS_SHOWN)
+        self._running: dict[str, tuple[TrialJob, TrialProgress | None]] = {}
+        self._title = ""
+        self._tally: Tally | None = None
+
+    def sweep_started(self, start: SweepStart) -> None:
+        """Draw the empty table."""
+        self._title = headline(start)
+        self._live.start()
+
+    def trial_started(self, job: TrialJob) -> None:
+        """Add a row."""
+        self._running[job.trial] = (job, None)
+        self._draw()
+
+    def progress(self, progress: TrialProgress, tally: Tally) -> None:
+        """Bring the row of a running trial up to date."""
+        job, _ = self._running[progress.trial]
+        self._running[progress.trial] = (job, progress)
+        self._tally = tally
+        self._draw()
+
+    def trial_ended(self, result: TrialResult, tally: Tally) -> None:
+        """Turn a running row into a finished one."""
+        self._running.pop(result.trial, None)
+        self._ended.append(result)
+        self._tally = tally
+        self._draw()
+
+    def sweep_ended(self, status: str) -> None:
+        """Leave the last picture standing."""
+        self._draw()
+        self._live.stop()
+
+    def _draw(self) -> None:
+        self._live.update(self._picture())
+
+    def _picture(self) -> RenderableType:
+        table = Table(title=self._title, title_justify="left", expand=True)
+        for name in ("trial", "phase", "tok/s", "accept length", "configuration"):
+            table.add_column(name, no_wrap=name != "configuration")
+        for result in self._ended:
+            style = _STYLES[result.outcome]
+            table.add_row(
+                str(result.number), Text(result.outcome.value, style), rate_text(result),
+                accept_text(result), short(result.config),
+            )  # fmt: skip
+        for job, progress in self._running.values():
+            phase = progress.phase.value if progress else "admitted"
+            table.add_row(
+                str(job.number), Text(phase, "bold"), _rate_so_far(progress), "", short(job.config)
+            )
+        return Group(table, Text(_tally_text(self._tally)))
+
+
+class PlainLines:
+    """A line for each thing that happens."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._phases: dict[str, str] = {}
+
+    def sweep_started(self, start: SweepStart) -> None:
+        """Print the headline."""
+        self._say(headline(start))
+
+    def trial_started(self, job: TrialJob) -> None:
+        """Print what is tried."""
+        self._say(f"trial {job.number:3d} {job.purpose.value}: {short(job.config)}")
+
+    def progress(self, progress: TrialProgress, tally: Tally) -> None:
+        """Print only the change of a phase to measuring: logs should stay short."""
+
+    def trial_ended(self, result: TrialResult, tally: Tally) -> None:
+        """Print how it ended."""
+        parts = [f"trial {result.number:3d} {result.outcome.value}", rate_text(result)]
+        if accept := accept_text(result):
+            parts.append(f"accept length {accept}")
+        if result.reason:
+            parts.append(result.reason)
+        self._say("  ".join(part for part in parts if part))
+        self._say(f"          {_tally_text(tally)}")
+
+    def sweep_ended(self, status: str) -> None:
+        """Print the end."""
+        self._say(f"sweep {status}")
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def headline(start: SweepStart) -> str:
+    """Say what runs, and first of all whether it is emulated."""
+    sweep = start.sweep
+    where = ", ".join(host.name for host in sweep.hosts)
+    if start.emulated:
+        scale = max(host.clock_scale for host in sweep.hosts)
+        where += f": EMULATED, no GPU is used, {scale:g} x faster than life"
+    text = f"sweep {start.sweep_id} on {where}; {sweep.budget.trials} trials"
+    return text + (f", {start.done_trials} of them done before" if start.done_trials else "")
+
+
+def short(config: Config) -> str:
+    """Write a configuration on a short line: unset and switched-off settings are left out."""
+    shown = [
+        f"{_abbreviated(name)}={value}"
+        for name, value in config.items()
+        if value is not None and value is not False and name != "speculative_algorithm"
+    ]
+    return " ".join([config.algorithm or "plain", *shown])
+
+
+def rate_text(result: TrialResult) -> str:
+    """Write the rate of a trial with its interval, or the bound that stopped it."""
+    rate = result.estimates.get("decode_tok_s")
+    if rate is None:
+        return ""
+    if result.outcome is Outcome.STOPPED and result.bound is not None:
+        return f"{rate.value:.1f} tok/s, at most {result.bound:.1f}"
+    return f"{rate.value:.1f} tok/s{_interval(rate)}"
+
+
+def accept_text(result: TrialResult) -> str:
+    """Write the accept length of a trial."""
+    length = result.value("accept_length")
+    return "" if length is None else f"{length:.2f}"
+
+
+def _interval(rate: Estimate) -> str:
+    if rate.low is None or rate.high is None:
+        return ""
+    sign = "~" if rate.provisional else "±"
+    return f" {sign}{(rate.high - rate.low) / 2:.1f}"
+
+
+def _rate_so_far(progress: TrialProgress | None) -> str:
+    if progress is None or progress.tok_s is None:
+        return ""
+    if progress.low is None or progress.high is None:
+        return f"{progress.tok_s:.1f} tok/s"
+    return f"{progress.tok_s:.1f} tok/s ±{(progress.high - progress.low) / 2:.1f}"
+
+
+def _tally_text(tally: Tally | None) -> str:
+    if tally is None:
+        return ""
+    parts = [f"{tally.trials_done}/{tally.trials_planned} trials"]
+    for name, result in (("leader", tally.incumbent), ("plain", tally.plain)):
+        if result is not None:
+            parts.append(f"{name} {rate_text(result)}")
+    parts.append(f"{tally.gpu_hours:.2f} GPU-hours")
+    if tally.left_s is not None:
+        parts.append(f"about {tally.left_s:.0f} s left")
+    return " · ".join(parts)
+
+
+def _abbreviated(name: str) -> str:
+    for prefix in ("speculative_ngram_", "speculative_", "SGLANG_", "NCCL_"):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name

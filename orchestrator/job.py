@@ -1,0 +1,92 @@
+"""One trial as it is handed out, what it tells while it runs, and how it is asked to stop."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from sweeps.config import Config
+from sweeps.hosts import HostSpec
+from sweeps.results import Phase
+from sweeps.sweep import Sweep
+
+
+class Purpose(StrEnum):
+    """Why a configuration is measured."""
+
+    BASELINE = "baseline"
+    """Plain decode: first, and again at the end, to see drift."""
+    SEARCH = "search"
+    CONFIRM = "confirm"
+    """The leader once more, on a fresh start made after it was chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialJob:
+    """Everything that a trial needs, as a value that can travel to another process."""
+
+    trial: str
+    sweep_id: str
+    number: int
+    sweep: Sweep
+    config: Config
+    host: HostSpec
+    folder: Path
+    purpose: Purpose = Purpose.SEARCH
+
+    @property
+    def log_path(self) -> Path:
+        """Return where the server writes."""
+        return self.folder / "server.log"
+
+    @property
+    def result_path(self) -> Path:
+        """Return where the end of the trial is written, whole or not at all."""
+        return self.folder / "result.json"
+
+    @property
+    def plan_path(self) -> Path:
+        """Return where the launch plan is written."""
+        return self.folder / "plan.json"
+
+    @property
+    def spool_path(self) -> Path:
+        """Return where every sample and request is appended."""
+        return self.folder / "spool.jsonl"
+
+    @property
+    def stop_path(self) -> Path:
+        """Return where an order to stop is left for a trial in another process."""
+        return self.folder / "stop.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialProgress:
+    """A sign of life: the phase and the rate so far, in the host's seconds."""
+
+    trial: str
+    phase: Phase
+    elapsed_s: float
+    tok_s: float | None = None
+    low: float | None = None
+    high: float | None = None
+    accept_length: float | None = None
+    steps_per_s: float | None = None
+    blocks: tuple[float, ...] = field(default=())
+    """Decode tok/s of each whole 5-s block of the measured pass so far."""
+
+
+class StopKind(StrEnum):
+    """Why somebody wants a trial to end."""
+
+    BOUND = "bound"
+    """It is confidently worse than the incumbent."""
+    INTERRUPT = "interrupt"
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrder:
+    """An order to end a trial, with the reason that its result will carry."""
+
+    kind: StopKind
+    reason: str
+    bound: float | None = None

@@ -1,0 +1,129 @@
+"""One request in flight: connected, counted, watched for silence, and ended once."""
+
+import asyncio
+from collections.abc import Sequence
+from math import inf
+
+from infra.clock import Clock
+from orchestrator.load.dialects import Dialect, Tally, take_events
+from orchestrator.load.http_stream import StreamedPost, Target
+from sweeps.blocks import Curve
+from sweeps.records import EndReason, RequestRecord
+
+
+class Flight:
+    """A request from its sending to its record. It belongs to one event loop."""
+
+    def __init__(self, target: Target, dialect: Dialect, clock: Clock, silence_s: float) -> None:
+        self.tally = Tally()
+        self.end: EndReason | None = None
+        self.event_reads = 0
+        self.several_event_reads = 0
+        self._target = target
+        self._dialect = dialect
+        self._clock = clock
+        self._silence_s = silence_s
+        self._detail = ""
+        self._begun_s = self._ended_s = clock.now_s()
+        self._post: StreamedPost | None = None
+        self._over = asyncio.Event()
+
+    @property
+    def over(self) -> bool:
+        """Tell whether the request has ended, for whatever reason."""
+        return self.end is not None
+
+    @property
+    def sent_s(self) -> float:
+        """Return when the request was sent; before the connection stands, when it was begun."""
+        sent_s = self._post.sent_s if self._post else None
+        return self._begun_s if sent_s is None else sent_s
+
+    async def fly(self, request: bytes) -> None:
+        """Send the request and wait until it has ended. The connection is closed on return."""
+        loop = asyncio.get_running_loop()
+        post = StreamedPost(request, self._clock, self._on_events, self._on_end)
+        self._post = post
+        host, port = self._target.host, self._target.port
+        connecting = loop.create_task(loop.create_connection(lambda: post, host, port))
+        connecting.add_done_callback(self._on_connected)
+        watch = loop.create_task(self._watch_silence(post))
+        try:
+            await self._over.wait()
+        finally:
+            watch.cancel()
+            connecting.cancel()
+            post.close()
+            await asyncio.gather(watch, connecting, return_exceptions=True)
+
+    def stop(self, reason: EndReason) -> None:
+        """End the request now; it keeps what it has. Without effect once it has ended."""
+        self._finish(self._clock.now_s(), reason, "")
+
+    def curve(self) -> Curve:
+        """Return the token curve so far, to the last arrival; it ends never while it runs."""
+        return self._curve(self.tally.tokens)
+
+    def chunk_curve(self) -> Curve:
+        """Return the curve of the chunks that brought tokens."""
+        return self._curve(self.tally.chunks)
+
+    def record(self) -> RequestRecord:
+        """Return the record of a request that has ended."""
+        tally = self.tally
+        return RequestRecord(
+            sent_s=self.sent_s,
+            times_s=tuple(tally.times_s),
+            tokens=tuple(tally.tokens),
+            end=self.end or EndReason.CANCELLED,
+            ended_s=self._ended_s,
+            detail=self._detail,
+            finish_reason=tally.finish_reason,
+            prompt_tokens=tally.prompt_tokens,
+            cached_tokens=tally.cached_tokens,
+            verify_steps=tally.verify_steps,
+            text=tally.text.getvalue(),
+        )
+
+    def _curve(self, counts: Sequence[int]) -> Curve:
+        times_s = self.tally.times_s
+        until_s = times_s[-1] if times_s else self.sent_s
+        return Curve(self.sent_s, times_s, counts, until_s, self._ended_s if self.over else inf)
+
+    def _on_events(self, now_s: float, events: list[bytes]) -> None:
+        self.event_reads += 1
+        self.several_event_reads += len(events) > 1
+        take_events(self._dialect, now_s, events, self.tally)
+        if self.tally.fault:
+            self._finish(now_s, EndReason.BROKEN, self.tally.fault)
+        elif self.tally.done:
+            self._finish(now_s, EndReason.FINISHED, "")
+
+    def _on_end(self, now_s: float, fault: str) -> None:
+        if not fault:
+            fault = "the stream ended without its end mark"
+            fault = fault if self.event_reads else "the answer held no event"
+        self._finish(now_s, EndReason.BROKEN, fault)
+
+    def _on_connected(self, connecting: "asyncio.Task[object]") -> None:
+        error = None if connecting.cancelled() else connecting.exception()
+        if error is not None:
+            self._finish(self._clock.now_s(), EndReason.BROKEN, f"cannot connect: {error}")
+
+    async def _watch_silence(self, post: StreamedPost) -> None:
+        while True:
+            now_s = self._clock.now_s()
+            heard_s = self._begun_s if post.last_byte_s is None else post.last_byte_s
+            left_s = heard_s + self._silence_s - now_s
+            if left_s <= 0:
+                self._finish(now_s, EndReason.SILENT, f"no byte for {self._silence_s:g} s")
+                return
+            await asyncio.sleep(self._clock.real_s(left_s))
+
+    def _finish(self, now_s: float, end: EndReason, detail: str) -> None:
+        if self.over:
+            return
+        self.end, self._ended_s, self._detail = end, now_s, detail
+        if self._post is not None:
+            self._post.close()
+        self._over.set()

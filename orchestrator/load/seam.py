@@ -1,0 +1,89 @@
+"""What a load client promises to those who measure with it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sweeps.records import PassRecord
+
+BLOCK_S = 5.0
+"""Length of the blocks of a running pass, in the host's seconds of streaming."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the tokens of every request of a pass are drawn."""
+
+    max_tokens: int
+    temperature: float = 0.0
+    seed: int = 0
+    ignore_eos: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PassProgress:
+    """A running pass as it stands. Times are in the host's seconds."""
+
+    elapsed_s: float
+    output_tokens: int
+    decode_blocks_per_s: tuple[float, ...]
+    """Decode tokens/s in each whole `BLOCK_S` of streaming so far; those given never change."""
+    chunk_blocks_per_s: tuple[float, ...]
+    """Chunks with new tokens, per second and stream, in the same blocks: at most the step rate,
+    since a server may put several steps into one chunk."""
+    running_streams: int
+    finished_requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientHealth:
+    """How far a pass may be distorted by its own client."""
+
+    lag_p99_s: float
+    """Lateness of the client's loop, in the host's seconds. Gaps near it say nothing."""
+    thread_cpu_fraction: float
+    process_cpu_fraction: float
+    several_events_fraction: float
+    """Reads that held more than one event: their times are the later one's."""
+
+
+class LoadClient(Protocol):
+    """Sends prompts to a server in a closed loop and brings back what came, and when.
+
+    One pass at a time per client; it may be called from any thread without a running event loop.
+    """
+
+    @property
+    def last_health(self) -> ClientHealth | None:
+        """Return how the client fared in the last pass; None before the first."""
+        ...
+
+    def run_pass(  # noqa: PLR0913 - each is a term of the load
+        self,
+        url: str,
+        prompts: Sequence[str],
+        sampling: Sampling,
+        *,
+        concurrency: int,
+        dialect: str,
+        deadline_s: float,
+        silence_s: float,
+        on_progress: Callable[[PassProgress], None],
+        should_stop: Callable[[], bool],
+    ) -> PassRecord:
+        """Send the prompts in order, `concurrency` at a time, and block until the pass is over.
+
+        It is over when the prompts are, `deadline_s` of the host's seconds after its start, or
+        once `should_stop` says so; what runs then keeps its tokens. A request that gets no byte
+        for `silence_s` ends alone. A failed request is a record, never an exception.
+
+        `on_progress` and `should_stop` are called about every 0.25 wall seconds on the thread of
+        the caller, and hold up all reading meanwhile. What they raise ends the pass.
+
+        Raises: ValueError for a URL, dialect or concurrency that makes no sense.
+        """
+        ...
+
+    def probe(self, url: str, dialect: str, deadline_s: float) -> bool:
+        """Tell whether the server generates a token within `deadline_s` of the host's seconds."""
+        ...

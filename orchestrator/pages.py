@@ -1,0 +1,117 @@
+"""What the commands print for people."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from orchestrator.display import short
+from sweeps.axes import conditions, is_environment
+from sweeps.config import Config
+from sweeps.launch import LaunchPlan
+from sweeps.metrics import METRICS
+from sweeps.ranking import Ranking
+from sweeps.results import TrialResult
+from sweeps.space import values_text
+from sweeps.sweep import Sweep
+from sweeps.values import show
+
+_console = Console(soft_wrap=True)
+
+
+def print_space(sweep: Sweep) -> None:
+    """Show the axes, rules, fixed settings and size of a sweep."""
+    table = Table(title=f"{sweep.name}: {sweep.model.path}", title_justify="left")
+    table.add_column("axis", no_wrap=True)
+    for name in ("kind", "values", "exists when"):
+        table.add_column(name)
+    for axis in sweep.axes:
+        when = [f"{n} is {' or '.join(map(show, v))}" for n, v in conditions(axis).items()]
+        kind = "environment" if is_environment(axis.name) else "flag"
+        table.add_row(axis.name, kind, values_text(axis), " and ".join(when) or "always")
+    _console.print(table)
+    for rule in sweep.rules:
+        _say(f"rule   {rule.must}: {rule.message}")
+    for name, value in sweep.fixed.items():
+        _say(f"fixed  {name} = {show(value)}")
+    work = sweep.workload
+    _say(
+        f"load   {work.measured_prompts} {work.prompts} prompts of up to {work.max_tokens} tokens,"
+        f" {work.concurrency} at a time, for at most {work.measure_s:g} s; key {work.key}"
+    )
+    for host in sweep.hosts:
+        word = "EMULATED " if host.emulated else ""
+        _say(f"host   {host.name}: {word}{host.engine.value}, {host.gpus} GPUs")
+    _say(f"{sweep.space.count()} configurations, {sweep.budget.trials} trials; key {sweep.key}")
+
+
+def print_plans(made: Sequence[tuple[Config, LaunchPlan]]) -> None:
+    """Show each configuration with its environment and command."""
+    for config, plan in made:
+        _say(f"# {config}")
+        words = [f"{name}={shlex.quote(value)}" for name, value in plan.env]
+        _say(" ".join([*words, shlex.join(plan.argv)]))
+        for neutral, flag in plan.renamed:
+            _say(f"# {neutral} became {flag}")
+        _say("")
+
+
+def print_trials(rows: Sequence[dict[str, object]]) -> None:
+    """Show a table of trials."""
+    table = Table()
+    for name in ("trial", "outcome", "tok/s", "95 % interval", "accept length", "configuration"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        low, high = row["decode_tok_s_low"], row["decode_tok_s_high"]
+        interval = f"{low:.1f} to {high:.1f}" if low is not None and high is not None else ""
+        word = " (emulated)" if row["emulated"] else ""
+        config = row["config"]
+        table.add_row(
+            str(row["trial"]), f"{row['outcome']}{word}", _number(row["decode_tok_s"]), interval,
+            _number(row["accept_length"], 2),
+            short(Config.of(config)) if isinstance(config, dict) else "",
+        )  # fmt: skip
+    _console.print(table)
+
+
+def print_summary(
+    sweep_id: str,
+    state_dir: Path,
+    status: str,
+    ranking: Ranking,
+    results: Sequence[TrialResult],
+    metric: str,
+) -> None:
+    """Say how a sweep ended, what won, and what to type next."""
+    unit = METRICS[metric].unit
+    outcomes = [result.outcome for result in results]
+    counts = ", ".join(f"{outcomes.count(o)} {o.value}" for o in dict.fromkeys(outcomes))
+    word = "EMULATED " if any(result.emulated for result in results) else ""
+    _say(f"{word}sweep {sweep_id} {status}: {counts or 'no trial'}")
+    if ranking.best is not None:
+        best = ranking.best
+        ties = f", not to be told from {len(ranking.ties) - 1} others" if ranking.ties[1:] else ""
+        _say(f"best   {short(best.config)}")
+        _say(f"       {best.value:.1f} {unit}{_range(best.low, best.high)}{ties}")
+        if ranking.gain is not None:
+            _say(f"       {ranking.gain:.2f} x the best plain decode measured here")
+    folder = "" if state_dir == Path(".sweeps") else f" --state-dir {state_dir}"
+    if status == "interrupted":
+        _say(f"next   python -m orchestrator sweep FILE --resume{folder}")
+    _say(f"next   python -m orchestrator trials --sweep {sweep_id}{folder}")
+    _say(f"       python -m orchestrator ui{folder}")
+    _say(f"       python -m orchestrator export --sweep {sweep_id}{folder}")
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" (95 % interval {low:.1f} to {high:.1f})"
+
+
+def _number(value: object, digits: int = 1) -> str:
+    return f"{value:.{digits}f}" if isinstance(value, int | float) else ""
+
+
+def _say(line: str) -> None:
+    _console.print(line, highlight=False, markup=False)

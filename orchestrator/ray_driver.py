@@ -1,0 +1,282 @@
+"""Drives a sweep on Ray Tune: Ray lends whole hosts. The only importer of Ray."""
+
+import functools
+import json
+import logging
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+
+import ray
+from ray import tune
+from ray.tune.schedulers import FIFOScheduler
+from ray.tune.search import Searcher
+
+from infra.local_host import LocalHost
+from orchestrator.files import read_json, write_json
+from orchestrator.job import StopKind, StopOrder, TrialJob, TrialProgress
+from orchestrator.serial_driver import result_of
+from orchestrator.state import State
+from orchestrator.sweep_run import SweepRun
+from orchestrator.tools import local_tools
+from orchestrator.trial import failed_result
+from orchestrator.trial_thread import TrialThread, order_data
+from sweeps.results import Phase, TrialResult
+
+logger = logging.getLogger(__name__)
+
+SLICE_S = 1.0
+"""Longest wall time of one `step`: Tune can act on a trial only between two of them."""
+
+STOP_WAIT_S = 9.0
+"""Tune kills an actor about 10 s after it was asked to end; the guard stops the server anyway."""
+
+OBJECT_STORE_BYTES = 80 << 20
+"""Ray's smallest: no large object is passed."""
+
+HOST_RESOURCE = "whole_host"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_RUNS: dict[str, SweepRun] = {}
+"""Sweeps that run in this process. Tune pickles its hooks, so they hold only the key."""
+
+
+def drive(run: SweepRun, state: State) -> None:
+    """Run a sweep to its end, or until it is interrupted; `run.is_over` tells which."""
+    _RUNS[run.sweep_id] = run
+    # Ray's own progress and its advice on files that we do not let it write.
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    hosts = run.sweep.hosts
+    gpus = max(host.gpus for host in hosts)
+    ray.init(
+        address="local",
+        num_cpus=max(len(hosts), os.cpu_count() or 1),
+        num_gpus=gpus * len(hosts),
+        resources={HOST_RESOURCE: len(hosts)},
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=OBJECT_STORE_BYTES,
+    )
+    previous = _terminate_like_interrupt()
+    try:
+        _tuner(run, state, gpus).fit()
+    finally:
+        _collect(run)
+        ray.shutdown()
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
+        del _RUNS[run.sweep_id]
+
+
+class ServerTrial(tune.Trainable):  # type: ignore[misc] # Ray is untyped
+    """One trial at a time in a Ray actor, told in slices; the actor is reused."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Start the first trial."""
+        job: TrialJob = config["job"]
+        self._tools = local_tools(job.host)
+        self._thread = TrialThread(job, self._tools)
+        self._thread.start()
+
+    def step(self) -> dict[str, Any]:
+        """Wait for news for at most a slice, and pass it on."""
+        news = self._thread.wait(SLICE_S)
+        report = _report(news[-1]) if news else {"tok_s": math.nan}
+        if self._thread.done:
+            result = result_of(self._thread)
+            return {**report, "tok_s": math.nan, "result": json.dumps(result.as_data()),
+                    "done": True}  # fmt: skip
+        return report
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """End the last trial and start the next in the same actor."""
+        self.cleanup()
+        job: TrialJob = new_config["job"]
+        if job.host != self._thread.job.host:
+            self._tools = local_tools(job.host)
+        self._thread = TrialThread(job, self._tools)
+        self._thread.start()
+        return True
+
+    def cleanup(self) -> None:
+        """Stop the server of a trial that is cut off."""
+        order = StopOrder(StopKind.INTERRUPT, "the sweep was interrupted")
+        if not self._thread.done:
+            self._thread.stop(order, wall_s=STOP_WAIT_S)
+
+
+def contained(hook: Callable[P, R]) -> Callable[P, R | None]:
+    """Keep the error of a hook from Tune, which would end the whole sweep with it."""
+
+    @functools.wraps(hook)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return hook(*args, **kwargs)
+        except Exception:  # the one guard of the hooks
+            logger.exception("the hook %s failed; the sweep goes on", hook.__qualname__)
+            return None
+
+    return guarded
+
+
+class RunSearcher(Searcher):  # type: ignore[misc] # Ray is untyped
+    """Hands out the trials of a sweep to Tune and takes back their ends."""
+
+    def __init__(self, sweep_id: str) -> None:
+        super().__init__(metric="tok_s", mode="max")
+        self._sweep_id = sweep_id
+        self._jobs: dict[str, TrialJob] = {}
+
+    @property
+    def _run(self) -> SweepRun:
+        return _RUNS[self._sweep_id]
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """Return the config of the next trial; None to be asked again, FINISHED at the end."""
+        try:
+            job = self._next_job()
+        except Exception:  # as `contained`, but Tune must then be told to stop asking
+            logger.exception("no next trial could be found; the sweep ends")
+            return str(Searcher.FINISHED)
+        if job is None:
+            return str(Searcher.FINISHED) if self._run.is_over else None
+        self._jobs[trial_id] = job
+        return {"job": job}
+
+    @contained
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Take the end of a trial: reported, left in its folder, or lost with its process."""
+        job = self._jobs.pop(trial_id, None)
+        if job is None:
+            return
+        text = (result or {}).get("result")
+        self._run.on_result(TrialResult.from_data(json.loads(text)) if text else _leftover(job))
+
+    def save(self, checkpoint_path: str) -> None:
+        """Do nothing: the study is the state."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Do nothing: a resumed sweep is a new run over the same study."""
+
+    def _next_job(self) -> TrialJob | None:
+        busy = {job.host.name for job in self._run.open_jobs}
+        free = [host for host in self._run.sweep.hosts if host.name not in busy]
+        return self._run.next_job(free[0]) if free else None
+
+
+class BoundScheduler(FIFOScheduler):  # type: ignore[misc] # Ray is untyped
+    """Passes progress to the sweep, and its orders to stop to the trial.
+
+    The order goes through the trial's folder, not through Tune's STOP: so the trial ends by its own
+    path, with its bound, its partial figures and the proof that its server is gone.
+    """
+
+    def __init__(self, sweep_id: str) -> None:
+        super().__init__()
+        self._sweep_id = sweep_id
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        """Look at a report."""
+        self._look(trial, result)
+        return str(FIFOScheduler.CONTINUE)
+
+    @contained
+    def _look(self, trial: Any, result: dict[str, Any]) -> None:
+        if "phase" not in result:
+            return
+        job: TrialJob = trial.config["job"]
+        order = _RUNS[self._sweep_id].on_progress(_progress(job, result))
+        if order is not None and not job.stop_path.exists():
+            write_json(job.stop_path, order_data(order))
+
+
+def _tuner(run: SweepRun, state: State, gpus: int) -> tune.Tuner:
+    bundle = {"CPU": 1, HOST_RESOURCE: 1, **({"GPU": gpus} if gpus else {})}
+    resources = tune.PlacementGroupFactory([bundle], strategy="STRICT_PACK")
+    return tune.Tuner(
+        tune.with_resources(ServerTrial, resources),
+        tune_config=tune.TuneConfig(
+            search_alg=RunSearcher(run.sweep_id),
+            scheduler=BoundScheduler(run.sweep_id),
+            num_samples=-1,
+            max_concurrent_trials=len(run.sweep.hosts),
+            reuse_actors=True,
+            trial_name_creator=_trial_name,
+            trial_dirname_creator=_trial_name,
+        ),
+        run_config=tune.RunConfig(
+            name=run.sweep_id,
+            storage_path=str(state.ray_path),
+            verbose=0,
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            failure_config=tune.FailureConfig(max_failures=0),
+        ),
+    )
+
+
+def _trial_name(trial: Any) -> str:
+    return str(trial.config["job"].trial)
+
+
+def _report(progress: TrialProgress) -> dict[str, Any]:
+    return {
+        "tok_s": math.nan if progress.tok_s is None else progress.tok_s,
+        "phase": progress.phase.value,
+        "elapsed_s": progress.elapsed_s,
+        "blocks": json.dumps(progress.blocks),
+        "low": progress.low,
+        "high": progress.high,
+        "accept_length": progress.accept_length,
+        "steps_per_s": progress.steps_per_s,
+    }
+
+
+def _progress(job: TrialJob, report: dict[str, Any]) -> TrialProgress:
+    tok_s = report["tok_s"]
+    return TrialProgress(
+        trial=job.trial,
+        phase=Phase(report["phase"]),
+        elapsed_s=report["elapsed_s"],
+        tok_s=None if math.isnan(tok_s) else tok_s,
+        low=report["low"],
+        high=report["high"],
+        accept_length=report["accept_length"],
+        steps_per_s=report["steps_per_s"],
+        blocks=tuple(json.loads(report["blocks"])),
+    )
+
+
+def _collect(run: SweepRun) -> None:
+    """Take the results of trials that Tune cut off."""
+    for job in run.open_jobs:
+        run.on_result(_leftover(job))
+
+
+def _leftover(job: TrialJob) -> TrialResult:
+    """Find the result that a trial left in its folder; without one, end what it left running."""
+    LocalHost().reap(job.sweep_id, job.trial)
+    data = read_json(job.result_path)
+    if data is not None:
+        return TrialResult.from_data(data)
+    return failed_result(job, "the process that ran the trial died")
+
+
+def _terminate_like_interrupt() -> Any:
+    """Let SIGTERM end a sweep as Ctrl-C does; Ray's own handler would leave servers behind."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    return signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))

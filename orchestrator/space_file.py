@@ -1,0 +1,103 @@
+"""Reads a space file, which is Python, and refuses what cannot be swept before anything starts."""
+
+import importlib.util
+import sys
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+from infra.engines import resolve_path
+from infra.gpus import count_gpus
+from infra.sglang.flags import NEWEST, setting_problems
+from sweeps.hosts import EngineName, HostSpec
+from sweeps.problems import BadInputError, Problem, nearest
+from sweeps.sweep import Sweep, missing_model
+
+
+def load_sweep(path: Path) -> Sweep:
+    """Run a space file and return its `sweep`. Raises BadInputError; the file is trusted code."""
+    if not path.is_file():
+        near = nearest(path.name, [p.name for p in path.parent.glob("*.py")])
+        raise _bad(path, "file", str(path), "there is no such file", near or "Check the path.")
+    module = _run(path)
+    sweep = getattr(module, "sweep", None)
+    if sweep is None:
+        mend = "End the file with `sweep = Sweep(...)`."
+        raise _bad(path, "sweep", "missing", "the file defines no sweep", mend)
+    if not isinstance(sweep, Sweep):
+        mend = "Make it of `sweeps.Sweep`."
+        raise _bad(path, "sweep", type(sweep).__name__, "that is no Sweep", mend)
+    return sweep
+
+
+def prepare(sweep: Sweep, path: Path, engine: EngineName = EngineName.AUTO) -> Sweep:
+    """Settle hosts and paths, and check the sweep against them. Raises BadInputError with all."""
+    gpus = count_gpus()
+    hosts = tuple(_settled(host, engine, gpus) for host in sweep.hosts)
+    model = replace(sweep.model, path=resolve_path(sweep.model.path, Path.cwd()))
+    settled = replace(sweep, hosts=hosts, model=model)
+    found = sweep.problems()
+    for host in hosts:
+        found += _host_problems(settled, host, gpus)
+    if found:
+        unique = {str(problem): problem for problem in found}
+        raise BadInputError(str(path), list(unique.values()))
+    return settled
+
+
+def _run(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"space_file_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise _bad(path, "file", path.name, "it is no Python file", "Give it the ending .py.")
+    module = importlib.util.module_from_spec(spec)
+    written = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever a user's file raises is a fault of the file
+        raise _bad(path, *_where(path, error)) from error
+    finally:
+        sys.dont_write_bytecode = written
+    return module
+
+
+def _where(path: Path, error: Exception) -> tuple[str, str, str, str]:
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f"line {error.lineno}", (error.text or "").strip(), error.msg, "Mend the syntax."
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    line = frames[-1] if frames else None
+    field = f"line {line.lineno}" if line else "file"
+    value = (line.line or "") if line else path.name
+    return field, value, f"it raises {type(error).__name__}: {error}", "Mend that line."
+
+
+def _settled(host: HostSpec, engine: EngineName, gpus: int) -> HostSpec:
+    chosen = engine if engine is not EngineName.AUTO else host.engine
+    if chosen is EngineName.AUTO:
+        chosen = EngineName.SGLANG if gpus else EngineName.EMULATED
+    python = None if host.python is None else resolve_path(host.python, Path.cwd())
+    return replace(host, engine=chosen, python=None if chosen is EngineName.EMULATED else python)
+
+
+def _host_problems(sweep: Sweep, host: HostSpec, gpus: int) -> list[Problem]:
+    found = setting_problems(sweep.all_values(), host.version or NEWEST)
+    field = f"hosts.{host.name}"
+    if host.engine is EngineName.EMULATED:
+        if host.time_scale <= 0:
+            mend = "Use 1 or more."
+            found.append(Problem(field, f"{host.time_scale:g}", "time must run forwards", mend))
+        return found
+    if host.gpus > gpus:
+        why = f"it asks for {host.gpus} GPUs and this machine has {gpus}"
+        mend = "Run it where the GPUs are, or try it with `--engine emulated`."
+        found.append(Problem(f"{field}.gpus", str(host.gpus), why, mend))
+    if host.python is not None and not Path(host.python).is_file():
+        mend = "Name the interpreter that SGLang is installed for (`make sweep-real` builds one)."
+        found.append(Problem(f"{field}.python", host.python, "there is no such program", mend))
+    missing = missing_model(sweep.model)
+    return [*found, missing] if missing else found
+
+
+def _bad(path: Path, field: str, value: str, why: str, mend: str) -> BadInputError:
+    return BadInputError(str(path), [Problem(field, value, why, mend)])

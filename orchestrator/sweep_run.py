@@ -1,0 +1,295 @@
+"""One sweep while it runs: what is tried next, what came out, when it is over.
+
+Drivers decide where and how many trials run; everything else is decided here, once for all drivers.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Protocol
+
+from orchestrator.events import Follower, SweepStart, Tally
+from orchestrator.job import Purpose, StopKind, StopOrder, TrialJob, TrialProgress
+from orchestrator.search.seam import Proposal, Search
+from orchestrator.state import State
+from orchestrator.tracking.seam import Sample, SweepCard, Tracker, TrialCard
+from sweeps.config import Config
+from sweeps.hosts import HostSpec
+from sweeps.ranking import incumbent_bar, rank
+from sweeps.results import Outcome, Phase, TrialResult
+from sweeps.stopping import decide
+from sweeps.sweep import Sweep
+from sweeps.values import show
+
+logger = logging.getLogger(__name__)
+
+CLOSING_TRIALS = 2
+"""The leader and plain decode once more, on fresh starts, at the end of a sweep."""
+
+SMALLEST_WITH_CLOSING = 6
+"""Sweeps of fewer trials spend all on the search."""
+
+
+STOP_ALPHA = 0.01
+"""Chance, for one trial, of stopping a configuration that is as good as the leader."""
+
+ASSUMED_BLOCK_CV = 0.22
+"""Spread of 5-s blocks of tok/s before the sweep has seen enough of its own (assumption)."""
+
+LEAST_BLOCK_CV = 0.03
+TRIALS_FOR_CV = 3
+LEAST_BLOCKS_FOR_CV = 5
+
+
+class RepeatingSearch(Search, Protocol):
+    """A search that also takes configurations of its caller's choice."""
+
+    def repeat(self, config: Config, purpose: Purpose) -> Proposal:
+        """Propose a given configuration."""
+        ...
+
+    @property
+    def proposed(self) -> int:
+        """Return how many proposals were made."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attendants:
+    """Who is told what happens."""
+
+    tracker: Tracker
+    followers: Sequence[Follower]
+
+
+class SweepRun:
+    """The one place that hands out trials and takes results. Used by one thread at a time."""
+
+    def __init__(
+        self, sweep_id: str, sweep: Sweep, state: State, search: RepeatingSearch,
+        attendants: Attendants,
+    ) -> None:  # fmt: skip
+        self.sweep_id, self.sweep = sweep_id, sweep
+        self._state, self._search = state, search
+        self._tracker, self._followers = attendants.tracker, attendants.followers
+        self._open: dict[str, tuple[TrialJob, Proposal]] = {}
+        self._results = state.results(sweep_id)
+        self._resumed = len(self._counted())
+        self._began_s = time.monotonic()
+        self._exhausted = False
+        self._blocks: dict[str, tuple[float, ...]] = {}
+        self._block_cvs: list[float] = []
+
+    @property
+    def results(self) -> list[TrialResult]:
+        """Return all results so far."""
+        return list(self._results)
+
+    @property
+    def open_jobs(self) -> list[TrialJob]:
+        """Return what runs now."""
+        return [job for job, _ in self._open.values()]
+
+    def start(self) -> None:
+        """Tell everybody that the sweep begins."""
+        emulated = any(host.emulated for host in self.sweep.hosts)
+        self._tracker.sweep_started(self._card(emulated=emulated))
+        start = SweepStart(self.sweep_id, self.sweep, emulated, self._resumed)
+        for follower in self._followers:
+            follower.sweep_started(start)
+
+    def next_job(self, host: HostSpec) -> TrialJob | None:
+        """Hand out the next trial for a host; None when there is none now."""
+        proposal = self._next_proposal()
+        if proposal is None:
+            return None
+        job = TrialJob(
+            trial=f"{self.sweep_id}-{proposal.number:04d}",
+            sweep_id=self.sweep_id,
+            number=proposal.number,
+            sweep=self.sweep,
+            config=proposal.config,
+            host=host,
+            folder=self._state.trial_folder(self.sweep_id, proposal.number),
+            purpose=proposal.purpose,
+        )
+        job.folder.mkdir(parents=True, exist_ok=True)
+        self._open[job.trial] = (job, proposal)
+        self._tracker.trial_started(
+            TrialCard(
+                job.trial, self.sweep_id, job.number, job.config, job.purpose.value,
+                host.emulated,
+            )
+        )  # fmt: skip
+        for follower in self._followers:
+            follower.trial_started(job)
+        return job
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing runs and nothing will be handed out."""
+        return not self._open and self._nothing_left()
+
+    def on_progress(self, progress: TrialProgress) -> StopOrder | None:
+        """Take a sign of life; return the order to stop where that is justified."""
+        if progress.trial not in self._open:
+            return None
+        if progress.blocks:
+            self._blocks[progress.trial] = progress.blocks
+        self._tracker.progress(
+            progress.trial,
+            Sample(
+                progress.elapsed_s, progress.tok_s, progress.low, progress.high,
+                progress.accept_length, progress.steps_per_s,
+            ),
+        )  # fmt: skip
+        tally = self.tally()
+        for follower in self._followers:
+            follower.progress(progress, tally)
+        return self._stop_order(progress)
+
+    def on_result(self, result: TrialResult) -> None:
+        """Take the end of a trial."""
+        opened = self._open.pop(result.trial, None)
+        if opened is None:
+            return
+        job, proposal = opened
+        self._note_spread(result)
+        self._results.append(result)
+        self._search.tell(proposal, result)
+        self._tracker.trial_ended(result, job.folder)
+        tally = self.tally()
+        for follower in self._followers:
+            follower.trial_ended(result, tally)
+
+    def end(self, status: str) -> None:
+        """Tell everybody that the sweep is over."""
+        self._tracker.sweep_ended(status)
+        for follower in self._followers:
+            follower.sweep_ended(status)
+
+    def tally(self) -> Tally:
+        """Sum up where the sweep stands."""
+        counted = self._counted()
+        planned = self.sweep.budget.trials
+        here = len(counted) - self._resumed
+        left_s = None
+        if here > 0:
+            left_s = (time.monotonic() - self._began_s) / here * max(0, planned - len(counted))
+        measured = [r for r in self._results if self._objective(r) is not None]
+        sign = 1 if self.sweep.objective.higher_is_better else -1
+        leader = max(measured, key=lambda r: sign * (self._objective(r) or 0.0), default=None)
+        plain = [r for r in measured if r.config.is_plain]
+        return Tally(
+            len(counted), planned, self._gpu_hours(), leader,
+            max(plain, key=lambda r: sign * (self._objective(r) or 0.0), default=None), left_s,
+        )  # fmt: skip
+
+    def _objective(self, result: TrialResult) -> float | None:
+        return result.value(self.sweep.objective.metric) if result.outcome.has_rate else None
+
+    def _counted(self) -> list[TrialResult]:
+        """Return the trials that the budget pays for: not those that a fault or we cut off."""
+        uncounted = (Outcome.CANCELLED, Outcome.FAILED)
+        return [r for r in self._results if r.outcome not in uncounted]
+
+    def _gpu_hours(self) -> float:
+        return sum(result.gpu_hours for result in self._results)
+
+    def _left(self) -> int:
+        """Return how many trials may still be handed out."""
+        limit = self.sweep.budget.gpu_hours
+        if limit is not None and self._gpu_hours() >= limit:
+            return 0
+        return max(0, self.sweep.budget.trials - len(self._counted()) - len(self._open))
+
+    def _nothing_left(self) -> bool:
+        return self._left() == 0 or self._exhausted or self._gave_up()
+
+    def _gave_up(self) -> bool:
+        """Tell whether nothing but faults came for long enough to stop trying."""
+        last = self._results[-5:]
+        return len(last) == 5 and all(r.outcome is Outcome.FAILED for r in last)
+
+    def _next_proposal(self) -> Proposal | None:
+        if self._nothing_left():
+            return None
+        if self._is_closing():
+            return self._closing_proposal() or self._ask()
+        return self._ask()
+
+    def _ask(self) -> Proposal | None:
+        proposal = self._search.ask()
+        self._exhausted = proposal is None
+        return proposal
+
+    def _is_closing(self) -> bool:
+        large = self.sweep.budget.trials >= SMALLEST_WITH_CLOSING
+        return large and self._search.proposed > 0 and self._left() <= CLOSING_TRIALS
+
+    def _closing_proposal(self) -> Proposal | None:
+        """Measure the leader again, on a fresh start, and plain decode beside it."""
+        asked = [job.purpose for job in self.open_jobs] + [r.purpose for r in self._results]
+        ranking = rank(
+            self._results,
+            self.sweep.objective.metric,
+            higher_is_better=self.sweep.objective.higher_is_better,
+        )
+        if ranking.best is None:
+            return None
+        plain = ranking.plain.config if ranking.plain else self.sweep.space.plain()
+        if Purpose.CONFIRM not in asked:
+            return self._search.repeat(ranking.best.config, Purpose.CONFIRM)
+        if asked.count(Purpose.BASELINE) < 2:
+            return self._search.repeat(plain, Purpose.BASELINE)
+        return None
+
+    def _stop_order(self, progress: TrialProgress) -> StopOrder | None:
+        job, _ = self._open[progress.trial]
+        if not self.sweep.early_stopping or progress.phase is not Phase.MEASURING:
+            return None
+        if job.purpose is not Purpose.SEARCH or self.sweep.objective.metric != "decode_tok_s":
+            return None
+        bar = incumbent_bar(self._results, self.sweep.objective.metric)
+        if bar is None:
+            return None
+        decision = decide(progress.blocks, bar, prior_cv=self._block_cv(), alpha=STOP_ALPHA)
+        if decision is None:
+            return None
+        reason = (
+            f"at most {decision.upper_bound:.1f} tok/s after {decision.blocks} blocks of 5 s,"
+            f" below the {decision.bar:.1f} tok/s that the leader surely reaches"
+        )
+        return StopOrder(StopKind.BOUND, reason, decision.upper_bound)
+
+    def _block_cv(self) -> float:
+        """Pool the spread of 5-s blocks over the trials so far; few blocks alone say too little."""
+        if len(self._block_cvs) < TRIALS_FOR_CV:
+            return ASSUMED_BLOCK_CV
+        return max(LEAST_BLOCK_CV, math.sqrt(fmean(cv * cv for cv in self._block_cvs)))
+
+    def _note_spread(self, result: TrialResult) -> None:
+        blocks = self._blocks.pop(result.trial, ())
+        if result.outcome is Outcome.MEASURED and len(blocks) >= LEAST_BLOCKS_FOR_CV:
+            self._block_cvs.append(stdev(blocks) / fmean(blocks))
+
+    def _card(self, *, emulated: bool) -> SweepCard:
+        sweep = self.sweep
+        params = {
+            "model": sweep.model.path,
+            "space": sweep.key,
+            "objective": sweep.objective.metric,
+            "trials": str(sweep.budget.trials),
+            "seed": str(sweep.seed),
+            "sampler": sweep.sampler,
+            "hosts": ", ".join(host.name for host in sweep.hosts),
+            **{f"fixed.{name}": show(value) for name, value in sweep.fixed.items()},
+            **{f"workload.{n}": str(v) for n, v in sweep.workload.as_data().items()},
+        }
+        return SweepCard(
+            self.sweep_id, sweep.name, emulated, params, {"space": sweep.key},
+            sweep.objective.metric, higher_is_better=sweep.objective.higher_is_better,
+        )  # fmt: skip

@@ -1,0 +1,187 @@
+"""What a tracked run says: its name, settings, tags and numbers, as plain text and floats."""
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+from orchestrator.tracking.seam import Sample, SweepCard, TrialCard
+from sweeps.config import Config
+from sweeps.results import Outcome, TrialResult
+from sweeps.values import Value, show
+
+EMULATED = "emulated"
+EMULATED_NOTE = (
+    "This run is **emulated**: no model and no GPU took part, and its numbers are those of a "
+    "simulated host. They say nothing about a real one."
+)
+
+RUN_STATUS: dict[Outcome, str] = {
+    Outcome.MEASURED: "FINISHED",
+    Outcome.PARTIAL: "FINISHED",
+    Outcome.STOPPED: "KILLED",
+    Outcome.CANCELLED: "KILLED",
+    Outcome.INFEASIBLE: "FAILED",
+    Outcome.HUNG: "FAILED",
+    Outcome.FAILED: "FAILED",
+}
+"""A run's status, in MLflow's words, by how the trial ended."""
+
+_SWEEP_STATUS = {"finished": "FINISHED", "completed": "FINISHED", "failed": "FAILED"}
+_SHORT = {
+    "speculative_num_draft_tokens": "n",
+    "speculative_ngram_max_bfs_breadth": "breadth",
+    "speculative_eagle_topk": "topk",
+    "speculative_num_steps": "steps",
+    "ngram_match_depth": "depth",
+    "speculative_ngram_match_type": "match",
+}
+_NAME_CHARS = 120
+
+
+def sweep_status(status: str) -> str:
+    """Return the status of a sweep's run in MLflow's words; any other word means stopped."""
+    return _SWEEP_STATUS.get(status.lower(), "KILLED")
+
+
+def trial_name(card: TrialCard) -> str:
+    """Name a trial's run: number, algorithm and what is set, as `012 NGRAM n=4 proto=LL`."""
+    words = [f"{card.number:03d}"]
+    words += [EMULATED] * card.emulated
+    words.append(card.config.algorithm or "plain")
+    words += [] if card.purpose == "search" else [f"({card.purpose})"]
+    words += [_setting(name, value) for name, value in card.config.items() if _is_told(name, value)]
+    return cut(" ".join(words), _NAME_CHARS)
+
+
+def sweep_name(card: SweepCard) -> str:
+    """Name a sweep's run."""
+    return f"{card.name} ({EMULATED})" if card.emulated else card.name
+
+
+def card_of(result: TrialResult) -> TrialCard:
+    """Return the card that the trial of a result started with."""
+    return TrialCard(
+        result.trial, result.sweep, result.number, result.config, result.purpose, result.emulated
+    )
+
+
+def started_ms(result: TrialResult) -> int | None:
+    """Return when a trial started, in milliseconds since 1970; None where that cannot be read."""
+    try:
+        return int(datetime.fromisoformat(result.started_at).timestamp() * 1000)
+    except ValueError:
+        return None
+
+
+def cut(text: str, length_chars: int) -> str:
+    """Shorten text to a length; the last character then is an ellipsis."""
+    return text if len(text) <= length_chars else text[: length_chars - 1] + "…"
+
+
+def key(name: str) -> str:
+    """Replace what may not stand in the name of a metric, parameter or tag."""
+    return re.sub(r"[^\w. :/-]", "_", name, flags=re.ASCII)
+
+
+def exact(value: Value) -> str:
+    """Write a value so that it can be told from every other: floats with all their digits."""
+    return repr(value) if isinstance(value, float) else show(value)
+
+
+def requested(config: Config) -> dict[str, str]:
+    """Return the settings that were asked for."""
+    return {key(f"config.{name}"): exact(value) for name, value in config.items()}
+
+
+def effective(result: TrialResult) -> dict[str, str]:
+    """Return the settings that the server said it runs with."""
+    return {key(f"effective.{name}"): exact(value) for name, value in result.effective.items()}
+
+
+def sweep_tags(card: SweepCard) -> dict[str, str]:
+    """Return the tags of a sweep's run."""
+    tags = {key(name): value for name, value in card.tags.items()}
+    note = {"mlflow.note.content": EMULATED_NOTE} if card.emulated else {}
+    mark = show_truth(card.emulated)
+    return {**tags, **note, "sweep": card.sweep, "kind": "sweep", "emulated": mark}
+
+
+def trial_tags(card: TrialCard) -> dict[str, str]:
+    """Return the tags of a trial's run that are known as it starts."""
+    note = {"mlflow.note.content": EMULATED_NOTE} if card.emulated else {}
+    return {
+        **note,
+        "kind": "trial",
+        "trial": card.trial,
+        "sweep": card.sweep,
+        "number": str(card.number),
+        "variant": card.config.variant,
+        "algorithm": card.config.algorithm or "plain",
+        "purpose": card.purpose,
+        "emulated": show_truth(card.emulated),
+    }
+
+
+def result_tags(result: TrialResult) -> dict[str, str]:
+    """Return the tags that the end of a trial brings."""
+    return {
+        "outcome": result.outcome.value,
+        "reason": result.reason,
+        "phase": result.phase.value,
+        "host": result.host,
+        "engine_version": result.engine_version,
+        "started_at": result.started_at,
+    }
+
+
+def result_metrics(result: TrialResult) -> dict[str, float]:
+    """Return the final numbers; an interval's ends stand beside its value. All are finite."""
+    found: dict[str, float | None] = {
+        "gpu_hours": result.gpu_hours,
+        "bound": result.bound,
+        "log_accept_length": result.log_accept_length,
+    }
+    for phase, duration_s in result.phase_s.items():
+        found[f"phase_s.{phase.replace(' ', '_')}"] = duration_s
+    for name, estimate in result.estimates.items():
+        found[name] = estimate.value
+        found[f"{name}_low"] = estimate.low
+        found[f"{name}_high"] = estimate.high
+    return finite(found)
+
+
+def sample_metrics(sample: Sample) -> dict[str, float]:
+    """Return a sample's finite numbers. `_so_far` keeps the series apart from final numbers."""
+    return finite(
+        {
+            "tok_s_so_far": sample.tok_s,
+            "tok_s_so_far_low": sample.low,
+            "tok_s_so_far_high": sample.high,
+            "accept_length_so_far": sample.accept_length,
+            "steps_per_s_so_far": sample.steps_per_s,
+        }
+    )
+
+
+def finite(numbers: Mapping[str, float | None]) -> dict[str, float]:
+    """Drop what is not known, not a number or infinite: a store would change it silently."""
+    return {
+        key(name): float(number)
+        for name, number in numbers.items()
+        if number is not None
+    }
+
+
+def show_truth(value: bool) -> str:
+    """Write a boolean as MLflow's own tags do."""
+    return "true" if value else "false"
+
+
+def _is_told(name: str, value: Value) -> bool:
+    return name != "speculative_algorithm" and value is not None and value is not False
+
+
+def _setting(name: str, value: Value) -> str:
+    short = _SHORT.get(name) or re.sub("^(NCCL_|SGLANG_|speculative_|ngram_)+", "", name).lower()
+    return short if value is True else f"{short}={show(value)}"

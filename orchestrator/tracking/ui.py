@@ -1,0 +1,175 @@
+"""The MLflow user interface, as a server that is started, shown and stopped."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+_HOST = "127.0.0.1"
+_POLL_S = 0.25
+
+
+class UiError(Exception):
+    """The server did not start, or ended by itself; the message holds its last lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class UiCommand:
+    """What to start; `env` is put on top of the environment."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+def ui_command(store_uri: str, artifact_root: Path, port: int) -> UiCommand:
+    """Return the light form of the server: one worker, no job runner; ready in about 15 s."""
+    argv = (
+        sys.executable, "-m", "mlflow", "server",
+        "--backend-store-uri", store_uri,
+        "--default-artifact-root", artifact_root.absolute().as_uri(),
+        "--host", _HOST,
+        "--port", str(port),
+        "--workers", "1",
+    )  # fmt: skip
+    env = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    return UiCommand(argv, env)
+
+
+def serve_ui(
+    store_uri: str,
+    artifact_root: Path,
+    port: int,
+    log_path: Path,
+    on_ready: Callable[[str], None],
+    *,
+    stop: threading.Event | None = None,
+    ready_deadline_s: float = 180.0,
+) -> None:
+    """Serve until interrupted, or until `stop` is set; `on_ready` gets the address.
+
+    Blocks; nothing of the server is left when it returns. Times are wall seconds. Raises UiError.
+    """
+    stop = stop or threading.Event()
+    address = f"http://{_HOST}:{port}"
+    _require_free(port)
+    with (
+        _stop_on_terminate(stop),
+        _running(ui_command(store_uri, artifact_root, port), log_path) as server,
+    ):
+        deadline_s = time.monotonic() + ready_deadline_s
+        while not _is_healthy(address):
+            _require_alive(server, log_path)
+            if time.monotonic() > deadline_s:
+                raise UiError(f"not ready within {ready_deadline_s:g} s\n{_last_lines(log_path)}")
+            if stop.wait(_POLL_S):
+                return
+        on_ready(address)
+        while not stop.wait(_POLL_S):
+            _require_alive(server, log_path)
+
+
+@contextlib.contextmanager
+def _running(command: UiCommand, log_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the server in a session of its own and end all of it; an interrupt is an end too."""
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    with log_path.open("wb") as output:
+        server = subprocess.Popen(
+            command.argv,
+            env={**os.environ, **command.env},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            yield server
+    finally:
+        stop_session(server)
+
+
+def stop_session(server: subprocess.Popen[bytes], grace_s: float = 10.0) -> None:
+    """End a process that leads a session, and all in it: asked first, killed after the grace."""
+    members = _session(server.pid)
+    for process in members:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+    try:
+        psutil.wait_procs(members, timeout=grace_s)
+    finally:  # a second interrupt only cuts the grace short
+        for process in {*members, *_session(server.pid)}:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        server.wait(timeout=grace_s)
+
+
+def _session(leader: int) -> list[psutil.Process]:
+    """List what belongs to a session, also what its parent has left behind, and all children."""
+    found = {process for process in psutil.process_iter() if _session_of(process.pid) == leader}
+    with contextlib.suppress(psutil.NoSuchProcess):
+        found.update(psutil.Process(leader).children(recursive=True))
+    return list(found)
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError):
+        return None
+
+
+@contextlib.contextmanager
+def _stop_on_terminate(stop: threading.Event) -> Iterator[None]:
+    """Turn SIGTERM into an ordinary end, where signals can be handled: in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError as error:
+            raise UiError(f"port {port} cannot be used: {error.strerror}") from error
+
+
+def _require_alive(server: subprocess.Popen[bytes], log_path: Path) -> None:
+    if (code := server.poll()) is not None:
+        raise UiError(f"the server ended with {code}\n{_last_lines(log_path)}")
+
+
+def _is_healthy(address: str) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{address}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, TimeoutError, ConnectionError):
+        return False
+
+
+def _last_lines(log_path: Path, lines: int = 20) -> str:
+    text = log_path.read_text(encoding="utf-8", errors="replace")
+    return "\n".join(text.splitlines()[-lines:])

@@ -1,0 +1,371 @@
+"""The life of one trial: plan, start, ready, measure, stop, result. No Ray in it."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from statistics import fmean
+from typing import NoReturn, Protocol
+
+from infra.clock import Clock
+from infra.engines import Engine, effective_names
+from infra.host import Command, Host, HostError, Process
+from infra.sglang.control import ControlError, ServerControl, effective_settings
+from infra.sglang.flags import NEWEST
+from infra.sglang.logs import accept_lengths, explain_exit
+from orchestrator.files import Spool, write_json
+from orchestrator.job import StopKind, StopOrder, TrialJob, TrialProgress
+from orchestrator.load.seam import LoadClient, PassProgress, Sampling
+from sweeps.intervals import mean_half_width
+from sweeps.launch import LaunchPlan
+from sweeps.metrics import measure_all
+from sweeps.records import EndReason, Measurement, PassRecord, RequestRecord
+from sweeps.results import Estimate, Outcome, Phase, TrialResult
+from sweeps.values import Value
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.5
+"""Host seconds between two looks at a starting server; never faster than 20 per wall second."""
+
+WARM_UP_TOKENS = 64
+
+
+class Watch(Protocol):
+    """Who follows a trial. Called from the trial's own thread; returns at once."""
+
+    def report(self, progress: TrialProgress) -> None:
+        """Take a sign of life."""
+        ...
+
+    def order(self) -> StopOrder | None:
+        """Return the order to stop, once there is one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a trial works with: the seams, filled for one host."""
+
+    host: Host
+    engine: Engine
+    clock: Clock
+    client: LoadClient
+
+
+class TrialEndError(Exception):
+    """The trial ends here, for a reason that becomes its outcome."""
+
+    def __init__(self, outcome: Outcome, reason: str, bound: float | None = None) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+        self.reason = reason
+        self.bound = bound
+
+
+def run_trial(job: TrialJob, tools: Tools, watch: Watch) -> TrialResult:
+    """Run one trial to its end, whatever that is, and leave its result in its folder.
+
+    Blocks; gives way within a second to an order to stop. When it returns, the server is gone.
+    """
+    spool = Spool(job.spool_path)
+    try:
+        run = _TrialRun(job, tools, watch, spool)
+        result = run.result()
+        write_json(job.result_path, result.as_data())
+    finally:
+        spool.close()
+    return result
+
+
+class _TrialRun:
+    """The state of one trial while it runs."""
+
+    def __init__(self, job: TrialJob, tools: Tools, watch: Watch, spool: Spool) -> None:
+        self._job, self._tools, self._watch, self._spool = job, tools, watch, spool
+        self._clock = tools.clock
+        self._started_s = self._clock.now_s()
+        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._phase = self._reached = Phase.ADMITTED
+        self._phase_began_s = self._started_s
+        self._phase_s: dict[str, float] = {}
+        self._cold: PassRecord | None = None
+        self._measured: PassRecord | None = None
+        self._effective: dict[str, Value] = {}
+        self._version = job.host.version or NEWEST
+        self._plan: LaunchPlan | None = None
+        self._log_lengths: list[float] = []
+        self._survivors = 0
+
+    def result(self) -> TrialResult:
+        """Run the phases and build the result."""
+        bound = None
+        try:
+            outcome, reason = self._run_phases()
+        except TrialEndError as end:
+            outcome, reason, bound = end.outcome, end.reason, end.bound
+        except (HostError, OSError) as error:
+            outcome, reason = Outcome.FAILED, f"the host failed: {error}"
+        self._enter(Phase.CLEAN)
+        if self._survivors:
+            reason += f"; {self._survivors} processes outlived the stop"
+        return self._build(outcome, reason, bound)
+
+    def _run_phases(self) -> tuple[Outcome, str]:
+        plan = self._make_plan()
+        with self._server(plan) as process:
+            self._wait_until_ready(plan, process)
+            self._read_back(plan)
+            self._warm_up(plan, process)
+            self._flush(plan)
+            workload = self._job.sweep.workload
+            self._cold = self._pass(Phase.COLD, plan, process, workload.cold())
+            logged_to = self._job.log_path.stat().st_size
+            self._measured = self._pass(Phase.MEASURING, plan, process, workload.measured())
+            self._read_log(logged_to)
+            return self._judge()
+
+    def _make_plan(self) -> LaunchPlan:
+        job = self._job
+        plan = self._tools.engine.plan(
+            job.sweep.settings(job.config),
+            job.host,
+            self._tools.host.free_port(),
+            job.sweep.budget.deadlines,
+        )
+        self._plan = plan
+        write_json(job.plan_path, plan.as_data())
+        return plan
+
+    @contextmanager
+    def _server(self, plan: LaunchPlan) -> Iterator[Process]:
+        job = self._job
+        command = Command(
+            argv=plan.argv,
+            env=dict(plan.env),
+            inherit=plan.inherit,
+            log_path=job.log_path,
+            cwd=job.folder,
+            sweep=job.sweep_id,
+            trial=job.trial,
+            grace_s=max(2.0, self._clock.real_s(plan.deadlines.stop_grace_s)),
+        )
+        self._enter(Phase.STARTING)
+        process = self._tools.host.start(command)
+        try:
+            yield process
+        finally:
+            self._enter(Phase.STOPPING)
+            if process.poll() is None:
+                ServerControl(plan.url, answer_s=2.0).abort_all()
+            report = process.stop()
+            self._survivors = report.survivors + self._tools.host.reap(job.sweep_id, job.trial)
+
+    def _wait_until_ready(self, plan: LaunchPlan, process: Process) -> None:
+        """Ready is: alive, healthy, and one token generated for us."""
+        control = ServerControl(plan.url, answer_s=5.0)
+        deadline_s = self._clock.now_s() + plan.deadlines.start_s
+        while not control.is_healthy():
+            self._check(process)
+            if self._clock.now_s() > deadline_s:
+                self._hang(f"not healthy {plan.deadlines.start_s:g} s after its start", process)
+            self._beat()
+            self._clock.sleep_s(max(POLL_S, 0.05 / max(self._clock.real_s(1.0), 1e-9)))
+        left_s = max(1.0, deadline_s - self._clock.now_s())
+        if not self._tools.client.probe(plan.url, self._job.sweep.workload.dialect, left_s):
+            self._check(process)
+            self._hang("healthy, but it generated no token", process)
+
+    def _read_back(self, plan: LaunchPlan) -> None:
+        """Note what the server made of the settings, by its own account."""
+        try:
+            info = ServerControl(plan.url).info()
+        except ControlError as error:
+            raise TrialEndError(Outcome.FAILED, f"no account of its settings: {error}") from error
+        self._version = str(info.get("version") or self._version)
+        settings = self._job.sweep.settings(self._job.config)
+        self._effective = effective_settings(info, effective_names(settings, self._version))
+        self._spool.append("effective", {"settings": self._effective, "version": self._version})
+
+    def _warm_up(self, plan: LaunchPlan, process: Process) -> None:
+        prompts = self._job.sweep.workload.warm_up()
+        self._pass(Phase.WARMING, plan, process, prompts, max_tokens=WARM_UP_TOKENS)
+
+    def _flush(self, plan: LaunchPlan) -> None:
+        """Empty the n-gram trie and the prefix cache, so that the cold pass is cold."""
+        try:
+            ServerControl(plan.url).flush()
+        except ControlError as error:
+            raise TrialEndError(Outcome.FAILED, f"the caches were not emptied: {error}") from error
+
+    def _pass(
+        self, phase: Phase, plan: LaunchPlan, process: Process, prompts: Sequence[str],
+        max_tokens: int | None = None,
+    ) -> PassRecord:  # fmt: skip
+        self._enter(phase)
+        workload = self._job.sweep.workload
+        record = self._tools.client.run_pass(
+            plan.url,
+            prompts,
+            Sampling(
+                max_tokens=max_tokens or workload.max_tokens,
+                temperature=workload.temperature,
+                ignore_eos=workload.ignore_eos,
+            ),
+            concurrency=workload.concurrency,
+            dialect=workload.dialect,
+            deadline_s=min(workload.measure_s, self._left_s()),
+            silence_s=self._job.sweep.budget.silence_s,
+            on_progress=self._progress,
+            should_stop=lambda: self._watch.order() is not None or process.poll() is not None,
+        )
+        if phase is Phase.MEASURING:
+            self._measured = record
+        for request in record.requests:
+            self._spool.append("request", {"phase": phase.value, **_request_data(request)})
+        self._spool.sync()
+        self._check(process)
+        self._check_requests(record)
+        return record
+
+    def _judge(self) -> tuple[Outcome, str]:
+        measured = self._measured
+        if measured is None or not any(r.decode_tokens for r in measured.requests):
+            return Outcome.FAILED, "no token was measured"
+        if measured.cut_short and self._left_s() <= 0:
+            limit_s = self._job.sweep.budget.trial_s
+            return Outcome.PARTIAL, f"the {limit_s:g} s of the trial ended before its prompts"
+        return Outcome.MEASURED, ""
+
+    def _read_log(self, offset_bytes: int) -> None:
+        with self._job.log_path.open(errors="replace") as log:
+            log.seek(offset_bytes)
+            self._log_lengths = accept_lengths(log)
+
+    def _check(self, process: Process) -> None:
+        """End the trial if somebody wants that, or if the server is gone."""
+        order = self._watch.order()
+        if order is not None:
+            stopped = order.kind is StopKind.BOUND
+            outcome = Outcome.STOPPED if stopped else Outcome.CANCELLED
+            raise TrialEndError(outcome, order.reason, order.bound)
+        code = process.poll()
+        if code is not None:
+            why = explain_exit(code, process.log_tail(400))
+            raise TrialEndError(why.outcome, f"{why.reason} (while {self._phase.value})")
+        if self._phase is Phase.STARTING and self._left_s() <= 0:
+            raise TrialEndError(Outcome.HUNG, "the trial's time ended during its start")
+
+    def _check_requests(self, record: PassRecord) -> None:
+        """A stream that fell silent is a hang; one that broke is a fault of the server."""
+        for request in record.broken:
+            if request.end is EndReason.SILENT:
+                raise TrialEndError(Outcome.HUNG, f"silent while {self._phase.value}")
+        if record.broken and len(record.broken) == len(record.requests):
+            raise TrialEndError(Outcome.FAILED, f"every request broke: {record.broken[0].detail}")
+
+    def _hang(self, what: str, process: Process) -> NoReturn:
+        tail = next((line for line in reversed(process.log_tail(20)) if line.strip()), "no output")
+        raise TrialEndError(Outcome.HUNG, f"{what}; last line: {tail.strip()[:200]}")
+
+    def _left_s(self) -> float:
+        return self._job.sweep.budget.trial_s - (self._clock.now_s() - self._started_s)
+
+    def _enter(self, phase: Phase) -> None:
+        now_s = self._clock.now_s()
+        spent_s = now_s - self._phase_began_s
+        self._phase_s[self._phase.value] = self._phase_s.get(self._phase.value, 0.0) + spent_s
+        self._phase, self._phase_began_s = phase, now_s
+        if phase not in (Phase.STOPPING, Phase.CLEAN):
+            self._reached = phase
+        self._spool.append("phase", {"phase": phase.value, "at_s": now_s - self._started_s})
+        self._beat()
+
+    def _beat(self) -> None:
+        self._watch.report(self._sign())
+
+    def _sign(self) -> TrialProgress:
+        elapsed_s = self._clock.now_s() - self._started_s
+        return TrialProgress(self._job.trial, self._phase, elapsed_s)
+
+    def _progress(self, seen: PassProgress) -> None:
+        if self._phase is not Phase.MEASURING:
+            self._beat()
+            return
+        rate, low, high = _around(seen.decode_blocks_per_s)
+        self._watch.report(
+            replace(self._sign(), tok_s=rate, low=low, high=high, blocks=seen.decode_blocks_per_s)
+        )
+
+    def _build(self, outcome: Outcome, reason: str, bound: float | None) -> TrialResult:
+        job, plan = self._job, self._plan
+        elapsed_s = self._clock.now_s() - self._started_s
+        lengths = self._log_lengths
+        return TrialResult(
+            trial=job.trial,
+            sweep=job.sweep_id,
+            number=job.number,
+            config=job.config,
+            outcome=outcome,
+            reason=reason,
+            phase=self._reached,
+            emulated=job.host.emulated,
+            host=job.host.name,
+            engine_version=self._version,
+            gpu_hours=job.host.gpus * elapsed_s / 3600,
+            started_at=self._started_at,
+            phase_s={name: round(spent_s, 3) for name, spent_s in self._phase_s.items()},
+            estimates=self._estimates(),
+            bound=bound,
+            effective=self._effective,
+            argv=plan.argv if plan else (),
+            env=dict(plan.env) if plan else {},
+            purpose=job.purpose.value,
+            log_accept_length=sum(lengths) / len(lengths) if lengths else None,
+        )
+
+    def _estimates(self) -> dict[str, Estimate]:
+        if self._measured is None:
+            return {}
+        return measure_all(Measurement(self._cold, self._measured, plain=self._job.config.is_plain))
+
+
+def _around(blocks: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Return the mean of the blocks so far with its interval, as far as they allow."""
+    if not blocks:
+        return None, None, None
+    rate = fmean(blocks)
+    if len(blocks) < 2:
+        return rate, None, None
+    half = mean_half_width(blocks)
+    return rate, rate - half, rate + half
+
+
+def failed_result(job: TrialJob, reason: str) -> TrialResult:
+    """Stand in for the result of a trial whose own process or code failed."""
+    return TrialResult(
+        trial=job.trial,
+        sweep=job.sweep_id,
+        number=job.number,
+        config=job.config,
+        outcome=Outcome.FAILED,
+        reason=reason,
+        phase=Phase.ADMITTED,
+        emulated=job.host.emulated,
+        host=job.host.name,
+        engine_version=job.host.version or NEWEST,
+        gpu_hours=0.0,
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        purpose=job.purpose.value,
+    )
+
+
+def _request_data(request: RequestRecord) -> dict[str, object]:
+    return {
+        "sent_s": request.sent_s, "ended_s": request.ended_s, "end": request.end.value,
+        "detail": request.detail, "finish_reason": request.finish_reason,
+        "prompt_tokens": request.prompt_tokens, "cached_tokens": request.cached_tokens,
+        "verify_steps": request.verify_steps, "output_tokens": request.output_tokens,
+        "times_s": [round(t, 5) for t in request.times_s], "tokens": list(request.tokens),
+    }  # fmt: skip

@@ -1,0 +1,56 @@
+"""Plain decode against n-gram drafts on the real SGLang, with a tiny model on a CPU.
+
+`make sweep-real` builds the environment and the model. The rates say nothing about GPUs; the accept
+lengths are real, and so is every part of the path that a sweep on GPUs takes.
+"""
+
+from sweeps import Budget, Choice, EngineName, HostSpec, IntRange, Model, Rule, Sweep, Workload, ref
+
+NGRAM = {"speculative_algorithm": "NGRAM"}
+
+sweep = Sweep(
+    name="cpu_tiny",
+    model=Model("./.sglang-cpu/model"),
+    axes=[
+        Choice("speculative_algorithm", [None, "NGRAM"]),
+        IntRange("speculative_num_draft_tokens", 2, 12, NGRAM, log=True),
+        Choice("speculative_ngram_max_bfs_breadth", [1, 2, 4, 8], NGRAM),
+    ],
+    rules=[
+        Rule(
+            ref("speculative_ngram_max_bfs_breadth") <= ref("speculative_num_draft_tokens"),
+            "a breadth above the number of draft tokens changes nothing",
+        ),
+    ],
+    fixed={
+        "device": "cpu",
+        "dtype": "float32",
+        "mem_fraction_static": 0.1,
+        "max_total_tokens": 8192,
+        "max_running_requests": 8,
+        # The same attention in both arms; the default cannot verify drafts.
+        "prefill_attention_backend": "intel_amx",
+        "decode_attention_backend": "intel_amx",
+    },
+    workload=Workload(
+        prompts="code", max_tokens=192, cold_prompts=2, measured_prompts=12, measure_s=30.0
+    ),
+    budget=Budget(trials=8, start_s=240.0, trial_s=600.0, stop_grace_s=15.0),
+    hosts=[
+        HostSpec(
+            "cpu",
+            engine=EngineName.SGLANG,
+            python="./.sglang-cpu/env/bin/python",
+            gpus=0,
+            version="0.5.23",
+            env={
+                "SGLANG_USE_CPU_ENGINE": "1",
+                "HF_HUB_OFFLINE": "1",
+                "TRANSFORMERS_OFFLINE": "1",
+                "OMP_NUM_THREADS": "1",
+            },
+        )
+    ],
+    early_stopping=False,
+    seed=7,
+)

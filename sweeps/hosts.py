@@ -1,0 +1,56 @@
+"""Where trials run, as a space file names it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class EngineName(StrEnum):
+    """Which program answers as SGLang."""
+
+    AUTO = "auto"
+    """SGLang where a GPU is found, the emulated one elsewhere."""
+    SGLANG = "sglang"
+    EMULATED = "emulated"
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpec:
+    """One machine with all its GPUs.
+
+    `python` is the interpreter that SGLang lives in; None is the one that runs the sweep. `env` is
+    set for every server on this host. `time_scale` is how many times faster than life an emulated
+    host runs; `truth` names its hidden cost model.
+    """
+
+    name: str = "local"
+    engine: EngineName = EngineName.AUTO
+    python: str | None = None
+    gpus: int = 8
+    version: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    time_scale: float = 30.0
+    truth: str = "M"
+
+    @property
+    def emulated(self) -> bool:
+        """Tell whether what runs here is no real SGLang."""
+        return self.engine is EngineName.EMULATED
+
+    @property
+    def clock_scale(self) -> float:
+        """Return how fast the host's clock runs: real hosts live in real time."""
+        return self.time_scale if self.emulated else 1.0
+
+    def as_data(self) -> dict[str, object]:
+        """Return plain data, for JSON and hashes."""
+        return {
+            "name": self.name,
+            "engine": self.engine.value,
+            "python": self.python,
+            "gpus": self.gpus,
+            "version": self.version,
+            "env": dict(self.env),
+            "time_scale": self.time_scale,
+            "truth": self.truth,
+        }

@@ -1,0 +1,115 @@
+"""Which variant won, by how much, and which others cannot be told apart from it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sweeps.config import Config
+from sweeps.results import Estimate, TrialResult
+
+INDIFFERENCE_FRACTION = 0.02
+"""Variants closer than this are a tie: no user would change a server for less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A variant over all its trials."""
+
+    config: Config
+    value: float
+    low: float | None
+    high: float | None
+    trials: tuple[str, ...]
+    confirmed: bool
+    """The value comes only from starts made after the variant was chosen."""
+
+    @property
+    def variant(self) -> str:
+        """Return the key of the configuration."""
+        return self.config.variant
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """All variants with a rate, best first; `best` has fewest changes from plain among its ties."""
+
+    standings: tuple[Standing, ...]
+    best: Standing | None
+    ties: tuple[Standing, ...]
+    plain: Standing | None
+
+    @property
+    def gain(self) -> float | None:
+        """Return the best value over the best plain decode; 1 is no gain."""
+        if self.best is None or self.plain is None or self.plain.value == 0:
+            return None
+        return self.best.value / self.plain.value
+
+
+def rank(results: Sequence[TrialResult], metric: str, *, higher_is_better: bool) -> Ranking:
+    """Rank the variants of a sweep by a metric; trials without a rate take no part."""
+    usable = [r for r in results if r.outcome.has_rate and metric in r.estimates]
+    groups: dict[str, list[TrialResult]] = {}
+    for result in usable:
+        groups.setdefault(result.config.variant, []).append(result)
+    standings = [_standing(group, metric) for group in groups.values()]
+    standings.sort(key=lambda s: s.value, reverse=higher_is_better)
+    if not standings:
+        return Ranking((), None, (), None)
+    ties = tuple(s for s in standings if _is_tie(standings[0], s))
+    baseline = next((r.config for r in results if r.purpose == "baseline"), None)
+    best = min(ties, key=lambda s: (_changes(s.config, baseline), standings.index(s)))
+    plain = next((s for s in standings if s.config.is_plain), None)
+    return Ranking(tuple(standings), best, ties, plain)
+
+
+def incumbent_bar(results: Sequence[TrialResult], metric: str) -> float | None:
+    """Return the lower bound of the leader: what a candidate must be able to reach.
+
+    The leader is the variant with the highest lower bound, so one lucky run does not raise the bar.
+    """
+    usable = [r for r in results if r.outcome.has_rate and metric in r.estimates]
+    groups: dict[str, list[TrialResult]] = {}
+    for result in usable:
+        groups.setdefault(result.config.variant, []).append(result)
+    bars = [s.low for g in groups.values() if (s := _standing(g, metric)).low is not None]
+    return max(bars, default=None)
+
+
+def _standing(group: list[TrialResult], metric: str) -> Standing:
+    """Pool the trials of one variant: mean over starts, with the interval that they give."""
+    confirms = [r for r in group if r.purpose == "confirm"]
+    used = confirms or group
+    estimates = [r.estimates[metric] for r in used]
+    low, high = _pooled_interval(estimates)
+    value = sum(e.value for e in estimates) / len(estimates)
+    return Standing(used[0].config, value, low, high, tuple(r.trial for r in group), bool(confirms))
+
+
+def _pooled_interval(estimates: list[Estimate]) -> tuple[float | None, float | None]:
+    """Combine half-widths as independent errors of a mean over starts."""
+    value = sum(e.value for e in estimates) / len(estimates)
+    widths = [_half_width(e) for e in estimates]
+    known = [w for w in widths if w is not None]
+    if len(known) < len(widths):
+        return None, None
+    half = math.sqrt(sum(w * w for w in known)) / len(known)
+    spread = max(abs(e.value - value) for e in estimates)
+    half = max(half, spread)
+    return value - half, value + half
+
+
+def _half_width(estimate: Estimate) -> float | None:
+    if estimate.low is None or estimate.high is None:
+        return None
+    return (estimate.high - estimate.low) / 2
+
+
+def _is_tie(best: Standing, other: Standing) -> bool:
+    return abs(other.value - best.value) <= INDIFFERENCE_FRACTION * abs(best.value)
+
+
+def _changes(config: Config, baseline: Config | None) -> int:
+    """Count the settings that differ from the baseline."""
+    base = dict(baseline) if baseline is not None else {}
+    return sum(1 for name, value in config.items() if base.get(name) != value)

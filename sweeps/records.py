@@ -1,0 +1,88 @@
+"""What a load client brings back: streams of cumulative token counts over time."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class EndReason(StrEnum):
+    """Why a request ended. Only `FINISHED` ran to its own end."""
+
+    FINISHED = "finished"
+    DEADLINE = "deadline"
+    CANCELLED = "cancelled"
+    SILENT = "silent"
+    """No byte came for longer than the watchdog allows."""
+    BROKEN = "broken"
+    """The stream ended early, held an error or contradicted itself; `detail` says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One streamed request. Times are in the host's seconds, on one clock for all requests.
+
+    `times_s[i]` is when the server's own cumulative count stood at `tokens[i]`; both never fall.
+    """
+
+    sent_s: float
+    times_s: tuple[float, ...]
+    tokens: tuple[int, ...]
+    end: EndReason
+    ended_s: float
+    detail: str = ""
+    finish_reason: str = ""
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    verify_steps: int | None = None
+    """Verify steps by the server's count; None where it gave none: plain decode, or unfinished."""
+    text: str = ""
+
+    @property
+    def output_tokens(self) -> int:
+        """Return the tokens received so far."""
+        return self.tokens[-1] if self.tokens else 0
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Return the time from sending to the first token; None where none came."""
+        return self.times_s[0] - self.sent_s if self.times_s else None
+
+    @property
+    def decode_s(self) -> float:
+        """Return the time from the first to the last arrival."""
+        return self.times_s[-1] - self.times_s[0] if self.times_s else 0.0
+
+    @property
+    def decode_tokens(self) -> int:
+        """Return the tokens that came in `decode_s`: without those of the first arrival."""
+        return self.tokens[-1] - self.tokens[0] if self.tokens else 0
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """The requests of one pass over a list of prompts, at one concurrency."""
+
+    requests: tuple[RequestRecord, ...]
+    concurrency: int
+    started_s: float
+    ended_s: float
+
+    @property
+    def cut_short(self) -> bool:
+        """Tell whether the pass met its deadline before its prompts ran out."""
+        return any(request.end is EndReason.DEADLINE for request in self.requests)
+
+    @property
+    def broken(self) -> tuple[RequestRecord, ...]:
+        """Return the requests that failed."""
+        return tuple(r for r in self.requests if r.end in (EndReason.BROKEN, EndReason.SILENT))
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The passes of one trial that its metrics are computed from."""
+
+    cold: PassRecord | None
+    """After a flush, before anything was generated; None where it was not run."""
+    measured: PassRecord
+    plain: bool | None = None
+    """Whether the server decodes without speculation; None where only the counts can tell."""

@@ -1,0 +1,128 @@
+"""How a trial ended and what it measured."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sweeps.config import Config
+from sweeps.values import Value
+
+
+class Outcome(StrEnum):
+    """How a trial ended; each has one meaning for the search, the tracker and the reports."""
+
+    MEASURED = "measured"
+    STOPPED = "stopped"
+    """Confidently worse than the incumbent; the bound is kept."""
+    PARTIAL = "partial"
+    """A deadline came first; the rate so far and its interval are kept."""
+    INFEASIBLE = "infeasible"
+    """The configuration itself cannot run; the search learns it."""
+    HUNG = "hung"
+    FAILED = "failed"
+    """The host, a port or the platform failed; nothing is learned about the configuration."""
+    CANCELLED = "cancelled"
+
+    @property
+    def has_rate(self) -> bool:
+        """Tell whether a rate of this trial may be ranked."""
+        return self in (Outcome.MEASURED, Outcome.PARTIAL)
+
+
+class Phase(StrEnum):
+    """Where in its life a trial is."""
+
+    ADMITTED = "admitted"
+    STARTING = "starting"
+    WARMING = "warming"
+    COLD = "cold pass"
+    MEASURING = "measuring"
+    STOPPING = "stopping"
+    CLEAN = "clean"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A measured number with its 95 % interval; `low` and `high` are None where there is none."""
+
+    value: float
+    low: float | None
+    high: float | None
+    duration_s: float
+    method: str
+    provisional: bool
+    """Measured for less than the 30 s from which the interval keeps its promise."""
+
+    def as_data(self) -> dict[str, object]:
+        """Return plain data, for JSON."""
+        return {
+            "value": self.value, "low": self.low, "high": self.high,
+            "duration_s": self.duration_s, "method": self.method,
+            "provisional": self.provisional,
+        }  # fmt: skip
+
+    @classmethod
+    def from_data(cls, data: dict[str, object]) -> "Estimate":
+        """Read back what `as_data` wrote."""
+        return cls(**data)  # type: ignore[arg-type] # written by as_data, field by field
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """The end of a trial, with all that is needed to rank, report, repeat and export it."""
+
+    trial: str
+    sweep: str
+    number: int
+    config: Config
+    outcome: Outcome
+    reason: str
+    phase: Phase
+    """The last phase that was entered before the server was stopped."""
+    emulated: bool
+    host: str
+    engine_version: str
+    gpu_hours: float
+    started_at: str
+    phase_s: dict[str, float] = field(default_factory=dict)
+    estimates: dict[str, Estimate] = field(default_factory=dict)
+    bound: float | None = None
+    """Upper bound of the objective that justified an early stop."""
+    effective: dict[str, Value] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    purpose: str = "search"
+    log_accept_length: float | None = None
+    """Mean of the server's own log lines over the measured pass, to check ours against."""
+
+    def value(self, metric: str) -> float | None:
+        """Return the value of a metric; None where it was not measured."""
+        estimate = self.estimates.get(metric)
+        return None if estimate is None else estimate.value
+
+    def as_data(self) -> dict[str, object]:
+        """Return plain data, for JSON."""
+        return {
+            "trial": self.trial, "sweep": self.sweep, "number": self.number,
+            "variant": self.config.variant, "config": dict(self.config),
+            "outcome": self.outcome.value, "reason": self.reason, "phase": self.phase.value,
+            "emulated": self.emulated, "host": self.host, "engine_version": self.engine_version,
+            "gpu_hours": self.gpu_hours, "started_at": self.started_at, "phase_s": self.phase_s,
+            "estimates": {name: e.as_data() for name, e in self.estimates.items()},
+            "bound": self.bound, "effective": self.effective, "argv": list(self.argv),
+            "env": self.env, "purpose": self.purpose,
+            "log_accept_length": self.log_accept_length,
+        }  # fmt: skip
+
+    @classmethod
+    def from_data(cls, data: dict[str, object]) -> "TrialResult":
+        """Read back what `as_data` wrote."""
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        known["config"] = Config.of(data["config"])  # type: ignore[arg-type] # from as_data
+        known["outcome"] = Outcome(str(data["outcome"]))
+        known["phase"] = Phase(str(data["phase"]))
+        known["argv"] = tuple(data["argv"])  # type: ignore[arg-type] # from as_data
+        known["estimates"] = {
+            name: Estimate.from_data(e)
+            for name, e in data["estimates"].items()  # type: ignore[attr-defined] # from as_data
+        }
+        return cls(**known)  # type: ignore[arg-type] # written by as_data, field by field

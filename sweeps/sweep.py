@@ -1,0 +1,167 @@
+"""A sweep as a space file states it: space, model, fixed settings, workload, goal and limits."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sweeps.axes import Axis, FloatRange
+from sweeps.config import Config
+from sweeps.hosts import HostSpec
+from sweeps.launch import Deadlines
+from sweeps.metrics import METRICS
+from sweeps.problems import Problem, nearest
+from sweeps.space import Rule, Space
+from sweeps.values import Value, digest, show
+from sweeps.workloads import Workload
+
+SAMPLERS = ("tpe", "random")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is served: a folder on the host, or the name of a repository on the hub."""
+
+    path: str
+    draft_path: str | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        """Tell a folder from a hub name by how it is written."""
+        return self.path.startswith((".", "/", "~")) or self.path.count("/") > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The metric that is made as good as can be."""
+
+    metric: str = "decode_tok_s"
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Return the direction, from the metrics table."""
+        return bool(METRICS[self.metric].higher_is_better)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of the sweep and of each trial; times in the host's own seconds."""
+
+    trials: int = 24
+    gpu_hours: float | None = None
+    start_s: float = 900.0
+    trial_s: float = 1800.0
+    silence_s: float = 60.0
+    stop_grace_s: float = 20.0
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """Return the limits that a launch plan carries."""
+        return Deadlines(self.start_s, self.stop_grace_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """One sweep. `fixed` holds settings that every server gets, by the same names as axes."""
+
+    name: str
+    model: Model
+    axes: Sequence[Axis]
+    rules: Sequence[Rule] = ()
+    fixed: Mapping[str, Value] = field(default_factory=dict)
+    workload: Workload = field(default_factory=Workload)
+    objective: Objective = field(default_factory=Objective)
+    budget: Budget = field(default_factory=Budget)
+    hosts: Sequence[HostSpec] = (HostSpec(),)
+    sampler: str = "tpe"
+    early_stopping: bool = True
+    seed: int = 0
+
+    @property
+    def space(self) -> Space:
+        """Return the axes and rules alone."""
+        return Space(tuple(self.axes), tuple(self.rules))
+
+    @property
+    def key(self) -> str:
+        """Return the hash of what defines the results; equal keys may share trials."""
+        return digest(
+            {
+                "space": self.space.as_data(),
+                "model": [self.model.path, self.model.draft_path],
+                "fixed": dict(self.fixed),
+                "workload": self.workload.as_data(),
+                "objective": self.objective.metric,
+                "seed": self.seed,
+            }
+        )
+
+    def settings(self, config: Config) -> dict[str, Value]:
+        """Join the fixed settings, the model and a configuration: all that one server gets."""
+        settings: dict[str, Value] = {"model_path": self.model.path, **self.fixed, **config}
+        if self.model.draft_path and config.algorithm not in (None, "NGRAM"):
+            settings["speculative_draft_model_path"] = self.model.draft_path
+        return settings
+
+    def all_values(self) -> dict[str, tuple[Value, ...]]:
+        """Return every setting with every value that it may take; ranges give their ends."""
+        values: dict[str, tuple[Value, ...]] = {n: (v,) for n, v in self.fixed.items()}
+        for axis in self.axes:
+            ends = (axis.low, axis.high) if isinstance(axis, FloatRange) else tuple(axis.grid)
+            values[axis.name] = ends
+        return values
+
+    def problems(self) -> list[Problem]:
+        """List everything that is wrong, apart from what only a host can tell."""
+        found = self.space.problems() + self.workload.problems() + self._limit_problems()
+        swept = {axis.name: axis for axis in self.axes}
+        for name in self.fixed.keys() & swept.keys():
+            mend = "Take it out of `fixed`, or out of `axes`."
+            found.append(Problem(f"fixed.{name}", show(self.fixed[name]), "it is swept too", mend))
+        if not any(problem.field == "axes" for problem in found):
+            found += self._baseline_problems(found)
+        return found
+
+    def _limit_problems(self) -> list[Problem]:
+        found = []
+        if not self.name.replace("-", "").replace("_", "").isalnum():
+            mend = "Use letters, digits, - and _."
+            found.append(Problem("name", self.name, "it names folders", mend))
+        if self.objective.metric not in METRICS:
+            mend = nearest(self.objective.metric, METRICS) or f"There are {', '.join(METRICS)}."
+            found.append(Problem("objective.metric", self.objective.metric, "no metric", mend))
+        elif METRICS[self.objective.metric].higher_is_better is None:
+            why = "this metric has no better direction"
+            found.append(Problem("objective.metric", self.objective.metric, why, "Take another."))
+        if self.budget.trials < 1:
+            why = "at least one trial is needed"
+            found.append(Problem("budget.trials", str(self.budget.trials), why, "Raise it."))
+        if self.sampler not in SAMPLERS:
+            mend = nearest(self.sampler, SAMPLERS) or f"There are {', '.join(SAMPLERS)}."
+            found.append(Problem("sampler", self.sampler, "no such sampler", mend))
+        if not self.hosts:
+            found.append(Problem("hosts", "[]", "trials need a host", "Leave it out, or name one."))
+        return found
+
+    def _baseline_problems(self, found: list[Problem]) -> list[Problem]:
+        if found:
+            return []
+        plain = self.space.plain()
+        if broken := self.space.broken_rules(plain):
+            why = f"the baseline of all defaults breaks a rule: {broken[0].message}"
+            return [Problem("axes", str(plain), why, "Put a legal value first in each axis.")]
+        if not plain.is_plain:
+            why = "the baseline must decode without speculation, or there is nothing to gain on"
+            mend = "Put None first in `speculative_algorithm`."
+            return [Problem("speculative_algorithm", str(plain.algorithm), why, mend)]
+        return []
+
+
+def missing_model(model: Model) -> Problem | None:
+    """Say that a model folder is not there, or is no model."""
+    folder = Path(model.path).expanduser()
+    if not model.is_folder or (folder / "config.json").is_file():
+        return None
+    why = "there is no model in this folder" if folder.is_dir() else "there is no such folder"
+    return Problem(
+        "model.path", model.path, why, "Give a folder with a config.json, or a hub name."
+    )

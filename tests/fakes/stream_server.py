@@ -1,0 +1,195 @@
+"""A raw server that streams tokens as SGLang 0.5.23 does, at a set pace and with set faults."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Fault(StrEnum):
+    """What goes wrong with one request."""
+
+    NONE = "none"
+    REFUSED = "refused"
+    ERROR_EVENT = "error event"
+    ERROR_OBJECT = "error object"
+    NO_FINISH = "no finish reason"
+    NO_DONE = "no end mark"
+    CUT = "cut"
+    EMPTY = "empty"
+    FALLS = "falls"
+    ABORT = "abort"
+    GARBAGE = "garbage"
+    STALL = "stall"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One answer: tokens of each chunk, the pause before each, and what goes wrong half-way."""
+
+    chunks: tuple[int, ...] = (1, 3, 2, 1, 4)
+    gap_s: float = 0.0
+    fault: Fault = Fault.NONE
+    verify: bool = True
+
+
+@dataclass(slots=True)
+class StreamServer:
+    """The server's own account of what it did; `sent` has (monotonic s, tokens) per request."""
+
+    script: Callable[[int], Script]
+    url: str = ""
+    bodies: list[dict[str, object]] = field(default_factory=list)
+    sent: list[list[tuple[float, int]]] = field(default_factory=list)
+    most_running: int = 0
+    running: int = 0
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection, until its answer is out or the client has gone."""
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                await self._answer(reader, writer)
+        finally:
+            self.running -= 1
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = int(head.lower().split("content-length:")[1].split("\r\n")[0])
+        number = len(self.bodies)
+        self.bodies.append(json.loads(await reader.readexactly(length)))
+        log: list[tuple[float, int]] = []
+        self.sent.append(log)
+        script = self.script(number)
+        if script.fault is Fault.REFUSED:
+            writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\nqueue ful")
+            await writer.drain()
+            return
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        shape = _chat if "/v1/chat" in head else _generate
+        gone = asyncio.ensure_future(_left(reader))
+        for total, event in shape(script):
+            if total and script.gap_s:
+                await asyncio.wait({gone}, timeout=script.gap_s)
+            if event is None:  # stall until the client goes
+                await gone
+            if gone.done() or event is None:
+                return
+            data = b"data: " + event + b"\n\n"
+            writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+            await writer.drain()
+            if total:
+                log.append((time.monotonic(), total))
+        if script.fault is not Fault.CUT:
+            writer.write(b"0\r\n\r\n")
+            await writer.drain()
+
+
+async def _left(reader: asyncio.StreamReader) -> None:
+    with suppress(ConnectionError):
+        await reader.read()
+
+
+Events = Iterator[tuple[int, bytes | None]]
+
+
+def _faulty(script: Script, chunk: Callable[[int, str], bytes], finish: list[bytes]) -> Events:
+    """Put a fault in the middle, or at the end where it belongs there."""
+    total, half, fault = 0, len(script.chunks) // 2, script.fault
+    if fault is Fault.EMPTY:
+        return
+    error: dict[str, object] = {"object": "error", "message": "out of memory"}
+    middle: dict[Fault, Callable[[], bytes | None]] = {
+        Fault.ERROR_EVENT: lambda: _dump({"error": error}),
+        Fault.ERROR_OBJECT: lambda: _dump(error),
+        Fault.FALLS: lambda: chunk(total - 1, "y"),
+        Fault.GARBAGE: lambda: b"{not json",
+        Fault.STALL: lambda: None,
+    }
+    for i, tokens in enumerate(script.chunks):
+        total += tokens
+        yield total, chunk(total, "x" * tokens)
+        if i == half and fault in middle:
+            yield 0, middle[fault]()
+        if i == half and fault is Fault.CUT:
+            return
+    if fault is not Fault.NO_FINISH:
+        yield from ((0, event) for event in finish)
+    if fault is not Fault.NO_DONE:
+        yield 0, b"[DONE]"
+
+
+def _chat(script: Script) -> Events:
+    def chunk(total: int, text: str) -> bytes:
+        return _dump({"choices": [_choice({"content": text})], "usage": _usage(total)})
+
+    total, reason = sum(script.chunks), "abort" if script.fault is Fault.ABORT else "length"
+    finish = [_dump({"choices": [_choice({}, reason)]})]
+    if script.verify:
+        details = {"spec_tokens_details": {"spec_verify_ct": len(script.chunks) - 1}}
+        finish.append(_dump({"choices": [], "usage": None, "sglext": details}))
+    finish.append(_dump({"choices": [], "usage": _usage(total)}))
+    if script.fault is not Fault.EMPTY:
+        yield 0, _dump({"choices": [_choice({"role": "assistant", "content": ""})]})
+    yield from _faulty(script, chunk, finish)
+
+
+def _generate(script: Script) -> Events:
+    def chunk(total: int, text: str) -> bytes:
+        return _dump({"text": "x" * (total - len(text)) + text, "meta_info": _meta(total)})
+
+    total = sum(script.chunks)
+    kind = "abort" if script.fault is Fault.ABORT else "length"
+    last = _meta(total) | {"finish_reason": {"type": kind, "length": total}}
+    if script.verify:
+        last["spec_verify_ct"] = len(script.chunks) - 1
+    yield from _faulty(script, chunk, [_dump({"text": "x" * total, "meta_info": last})])
+
+
+def _choice(delta: dict[str, object], finish_reason: str | None = None) -> dict[str, object]:
+    return {"index": 0, "delta": delta, "finish_reason": finish_reason}
+
+
+def _usage(total: int) -> dict[str, object]:
+    return {"prompt_tokens": 7, "completion_tokens": total, "prompt_tokens_details": None}
+
+
+def _meta(total: int) -> dict[str, object]:
+    return {"prompt_tokens": 7, "completion_tokens": total, "finish_reason": None}
+
+
+def _dump(data: dict[str, object]) -> bytes:
+    return json.dumps(data).encode()
+
+
+@contextmanager
+def stream_server(script: Callable[[int], Script]) -> Iterator[StreamServer]:
+    """Serve on a free port of this host, in a thread, until the block ends."""
+    served = StreamServer(script)
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(served.answer, "127.0.0.1", 0))
+    served.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield served
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(timeout=10)
+        server.close()
+        loop.run_until_complete(_end_all())
+        loop.close()
+
+
+async def _end_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)  # transports close in the next turn of the loop

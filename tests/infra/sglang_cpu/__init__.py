@@ -1,0 +1,1 @@
+"""Tests of the build of a real SGLang without a GPU."""

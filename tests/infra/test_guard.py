@@ -1,0 +1,305 @@
+"""The guard ends the whole tree, whoever dies first."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from infra import guard, local_host
+from infra.host import Command, StopReport
+from infra.local_host import GuardedProcess, LocalHost
+from infra.reaper import find_tagged, reap
+from tests.infra.trees import (
+    KINDS,
+    SIZE,
+    guard_pid,
+    open_fds,
+    python,
+    tree_command,
+    wait_ready,
+    wait_until,
+)
+
+ROOT = Path(__file__).parents[2]
+
+_OWNER = """
+import sys, time
+from pathlib import Path
+from infra.local_host import LocalHost
+from tests.infra.trees import tree_command
+kind, sweep, log = sys.argv[1:]
+server = LocalHost().start(tree_command(kind, sweep, Path(log), grace_s=0.2, lease_s=1.0))
+time.sleep(600)
+"""
+
+# Leaves a process that is detached and deaf, and ends with code 3.
+_LEAVER = """
+import os, signal
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.setsid()
+    os.write(1, b"ready\\n")
+    while True:
+        signal.pause()
+while b"ready" not in open("/proc/self/fd/1", "rb").read():
+    pass
+os._exit(3)
+"""
+
+
+@contextmanager
+def owner(kind: str, sweep: str, log_path: Path) -> Iterator[int]:
+    """Run another process that owns a tree; yield its pid."""
+    argv = [sys.executable, "-c", _OWNER, kind, sweep, str(log_path)]
+    with subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+        try:
+            wait_ready(log_path)
+            yield process.pid
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_tree_ends_with_its_owner(
+    kind: str, number: signal.Signals, sweep: str, tmp_path: Path
+) -> None:
+    log_path = tmp_path / "log"
+    with owner(kind, sweep, log_path) as pid:
+        assert len(find_tagged(sweep)) == SIZE + 1
+        os.kill(pid, number)
+        wait_until(lambda: not find_tagged(sweep), "the end of the tree")
+        assert psutil.pid_exists(pid)
+    why = "no sign of life" if number == signal.SIGSTOP else "owner is gone"
+    assert why in log_path.read_text()
+
+
+def _stop(server: GuardedProcess) -> None:
+    server.stop()
+
+
+def _terminate_guard(server: GuardedProcess) -> None:
+    os.kill(guard_pid(server.pid), signal.SIGTERM)
+
+
+def _kill_guard(server: GuardedProcess) -> None:
+    os.kill(guard_pid(server.pid), signal.SIGKILL)
+    # The rest of the tree is left to the reaper, which stop() calls.
+    wait_until(lambda: server.poll() == -signal.SIGKILL, "notice of the lost guard")
+    server.stop()
+
+
+def _kill_root(server: GuardedProcess) -> None:
+    os.kill(server.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", [_stop, _terminate_guard, _kill_guard, _kill_root])
+def test_tree_ends(
+    kind: str, end: Callable[[GuardedProcess], None], sweep: str, tmp_path: Path
+) -> None:
+    log_path = tmp_path / "log"
+    server = LocalHost().start(tree_command(kind, sweep, log_path, grace_s=0.2))
+    try:
+        wait_ready(log_path)
+        assert len(find_tagged(sweep)) == SIZE + 1
+        end(server)
+        wait_until(lambda: not find_tagged(sweep), "the end of the tree")
+    finally:
+        report = server.stop()
+    assert report.clean
+    assert report.exit_code in (-signal.SIGTERM, -signal.SIGKILL)
+    if end is _stop:
+        assert report.killed == (SIZE if kind == "stubborn" else 0)
+
+
+def test_reaper_ends_what_a_killed_guard_leaves(sweep: str, tmp_path: Path) -> None:
+    log_path = tmp_path / "log"
+    server = LocalHost().start(tree_command("setsid", sweep, log_path))
+    wait_ready(log_path)
+    os.kill(guard_pid(server.pid), signal.SIGKILL)
+    wait_until(lambda: server.poll() is not None, "notice of the lost guard")
+    assert guard.LOG_PREFIX + "lost" in server.log_tail(1)[0]
+    # The root goes with its guard, the detached one does not.
+    wait_until(lambda: len(find_tagged(sweep)) == 1, "the end of the root")
+    assert reap(sweep, "another trial") == 0
+    assert reap(sweep, "t1") == 1
+    assert server.stop() == StopReport(-signal.SIGKILL, 0, 0)
+
+
+def _start_leaver(sweep: str, log_path: Path, grace_s: float) -> GuardedProcess:
+    return LocalHost().start(Command(python(_LEAVER), {}, log_path, sweep, "t1", grace_s=grace_s))
+
+
+def test_exit_of_the_root_is_told_before_the_rest_is_gone(sweep: str, tmp_path: Path) -> None:
+    server = _start_leaver(sweep, tmp_path / "log", grace_s=600)
+    wait_until(lambda: server.poll() is not None, "the exit")
+    assert server.poll() == 3
+    assert len(find_tagged(sweep)) == 2
+    # An order may shorten the grace that is under way.
+    assert server.stop(0) == StopReport(exit_code=3, killed=1, survivors=0)
+
+
+def test_the_rest_is_ended_without_an_order_and_told_later(sweep: str, tmp_path: Path) -> None:
+    server = _start_leaver(sweep, tmp_path / "log", grace_s=0.1)
+    wait_until(lambda: not find_tagged(sweep) and server.poll() is not None, "the end")
+    assert server.stop() == StopReport(exit_code=3, killed=1, survivors=0)
+
+
+def test_heartbeats_outlast_the_lease(sweep: str, tmp_path: Path) -> None:
+    ticks = "import time\nwhile True: print('tick', flush=True); time.sleep(0.1)"
+    command = Command(python(ticks), {}, tmp_path / "log", sweep, "t1", lease_s=0.8)
+    server = LocalHost().start(command)
+    wait_until(lambda: len(server.log_tail(99)) > 12, "a life longer than the lease")
+    assert server.poll() is None
+    assert server.stop().exit_code == -signal.SIGTERM
+
+
+def test_guard_leaves_its_owner_and_its_terminal(sweep: str, tmp_path: Path) -> None:
+    log_path = tmp_path / "log"
+    server = LocalHost().start(tree_command("plain", sweep, log_path))
+    wait_ready(log_path)
+    pid = guard_pid(server.pid)
+    assert os.getpid() not in [parent.pid for parent in psutil.Process(pid).parents()]
+    assert len({os.getsid(0), os.getsid(pid), os.getsid(server.pid)}) == 3
+    for number in (signal.SIGINT, signal.SIGHUP):
+        os.kill(pid, number)
+    report = server.stop()
+    # Had the guard followed them, its root would have been killed with it.
+    assert report == StopReport(-signal.SIGTERM, 0, 0)
+
+
+def test_a_secret_is_in_no_command_line(sweep: str, tmp_path: Path) -> None:
+    command = Command(
+        python("import signal; signal.pause()"),
+        {},
+        tmp_path / "log",
+        sweep,
+        "t1",
+        hidden={"HF_TOKEN": "hf_secret"},
+    )
+    server = LocalHost().start(command)
+    try:
+        assert psutil.Process(server.pid).environ()["HF_TOKEN"] == "hf_secret"
+        watcher = psutil.Process(guard_pid(server.pid))
+        assert "hf_secret" not in "".join([*watcher.cmdline(), *watcher.environ().values()])
+    finally:
+        server.stop()
+
+
+def _pipes(pid: int | str) -> set[str]:
+    names = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            names.add(str(entry.readlink()))
+        except FileNotFoundError:
+            continue
+    return {name for name in names if name.startswith("pipe:")}
+
+
+def test_the_owners_pipes_reach_its_guard_only(sweep: str, tmp_path: Path) -> None:
+    before = _pipes("self")
+    servers = []
+    for name in ("a", "b"):
+        servers.append(LocalHost().start(tree_command("setsid", sweep, tmp_path / name)))
+        wait_ready(tmp_path / name)
+    try:
+        ours = _pipes("self") - before
+        guards = [guard_pid(server.pid) for server in servers]
+        held = {process.pid: _pipes(process.pid) & ours for process in find_tagged(sweep)}
+        assert len(ours) == 4
+        assert [len(held.pop(pid)) for pid in guards] == [2, 2]
+        assert set().union(*held.values()) == set()
+        # So the end of one link ends one tree.
+        os.kill(guards[0], signal.SIGKILL)
+        wait_until(lambda: servers[0].poll() is not None, "end of file on the events")
+        assert servers[1].poll() is None
+    finally:
+        # By the guard first: by tag it would be both.
+        assert servers[1].stop().clean
+        assert servers[0].stop().clean
+
+
+def test_nothing_is_held_after_a_stop(sweep: str, tmp_path: Path) -> None:
+    host = LocalHost()
+    host.start(tree_command("plain", sweep, tmp_path / "log")).stop()
+    before = open_fds()
+    threads = _heartbeats()
+    for _ in range(3):
+        host.start(tree_command("plain", sweep, tmp_path / "log")).stop()
+    assert (open_fds(), _heartbeats()) == (before, threads)
+
+
+def _heartbeats() -> int:
+    return psutil.Process().num_threads()
+
+
+def test_a_stop_ends_by_tag_what_a_frozen_guard_holds(
+    sweep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "KILL_WAIT_S", 0.1)
+    monkeypatch.setattr(local_host, "_LAST_WORDS_WAIT_S", 0.1)
+    log_path = tmp_path / "log"
+    server = LocalHost().start(tree_command("setsid", sweep, log_path))
+    wait_ready(log_path)
+    os.kill(guard_pid(server.pid), signal.SIGSTOP)
+    assert server.stop(0.1) == StopReport(-signal.SIGKILL, SIZE + 1, 0)
+
+
+def test_the_server_is_not_deaf(sweep: str, tmp_path: Path) -> None:
+    show = "print(open('/proc/self/status').read())"
+    server = LocalHost().start(Command(python(show), {}, tmp_path / "log", sweep, "t1"))
+    wait_until(lambda: server.poll() is not None, "the exit")
+    status = dict(line.split(":\t", 1) for line in server.log_tail(200) if ":\t" in line)
+    server.stop()
+    blocked, ignored = int(status["SigBlk"], 16), int(status["SigIgn"], 16)
+    assert blocked == 0
+    # Python itself ignores two in every program; the guard's own two must not come through.
+    assert not ignored & (1 << signal.SIGINT - 1 | 1 << signal.SIGHUP - 1)
+
+
+@contextmanager
+def bare_guard(*args: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a guard without the owner's side."""
+    argv = [sys.executable, "-I", "-S", guard.__file__, *args]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield process
+
+
+def test_an_attached_guard_stays_with_its_parent(sweep: str, tmp_path: Path) -> None:
+    spec = guard.Spec(
+        argv=python("import signal; signal.pause()"),
+        env={"ORCH_SWEEP": sweep},
+        cwd=str(tmp_path),
+        log_path=str(tmp_path / "log"),
+        grace_s=5,
+        lease_s=60,
+    )
+    with bare_guard("--attached") as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(guard.spec_line(spec))
+        process.stdin.flush()
+        started = json.loads(process.stdout.readline())
+        assert started["guard_pid"] == process.pid
+        assert psutil.Process(started["pid"]).ppid() == process.pid
+        process.stdin.close()
+        events = [json.loads(line) for line in process.stdout]
+    assert events == [
+        {"event": "exited", "code": -15},
+        {"event": "stopped", "code": -15, "killed": 0, "survivors": 0},
+    ]
+
+
+@pytest.mark.parametrize(("line", "message"), [(b"{}\n", "not a spec"), (b"", "no spec")])
+def test_without_a_spec_nothing_is_started(line: bytes, message: str) -> None:
+    with bare_guard() as process:
+        out, _ = process.communicate(line, timeout=30)
+    assert message in json.loads(out)["message"]

@@ -1,0 +1,197 @@
+"""Counting what recorded and made-up streams bring. The recordings are of SGLang 0.5.23."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.load.dialects import DIALECTS, Tally, take_events
+from orchestrator.load.http_stream import EventSplitter, ResponseParser
+from orchestrator.load.seam import Sampling
+
+STREAMS = Path(__file__).parents[2] / "data" / "streams"
+
+
+def replay(name: str, places: list[int] | None = None) -> Tally:
+    """Feed a recording in reads that end at the given places; the read's number is its time."""
+    data = (STREAMS / f"{name}.http").read_bytes()
+    dialect = DIALECTS[name.split("_", maxsplit=1)[0]]
+    parser, splitter, tally = ResponseParser(), EventSplitter(), Tally()
+    ends = sorted({0, len(data), *(place % len(data) for place in places or [])})
+    for i, (a, b) in enumerate(pairwise(ends)):
+        take_events(dialect, float(i), splitter.feed(parser.feed(data[a:b])), tally)
+    return tally
+
+
+def tell(dialect: str, *events: dict[str, object] | bytes) -> Tally:
+    tally = Tally()
+    for i, event in enumerate(events):
+        raw = event if isinstance(event, bytes) else json.dumps(event).encode()
+        take_events(DIALECTS[dialect], float(i), [raw], tally)
+    return tally
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt_tokens", "verify_steps"),
+    [("chat_plain", 42, None), ("chat_ngram", 42, 21),
+     ("generate_plain", 34, None), ("generate_ngram", 34, 21)],
+)  # fmt: skip
+def test_recorded_streams_are_read_whole(
+    name: str, prompt_tokens: int, verify_steps: int | None
+) -> None:
+    tally = replay(name)
+    assert tally.done
+    assert tally.fault == ""
+    assert tally.output_tokens == 24
+    assert tally.finish_reason == "length"
+    assert (tally.prompt_tokens, tally.verify_steps) == (prompt_tokens, verify_steps)
+
+
+@pytest.mark.parametrize("api", DIALECTS)
+def test_speculation_changes_no_text(api: str) -> None:
+    plain, ngram = replay(f"{api}_plain"), replay(f"{api}_ngram")
+    assert plain.text.getvalue() == ngram.text.getvalue() != ""
+
+
+def test_token_ids_beside_the_counters_do_not_matter() -> None:
+    tally = replay("chat_ngram_ids")
+    assert (tally.done, tally.fault, tally.verify_steps) == (True, "", 1)
+    assert tally.output_tokens == 4
+
+
+def test_an_error_inside_a_good_answer_is_a_fault() -> None:
+    tally = replay("generate_error_in_stream")
+    assert "longer than the model's context length" in tally.fault
+
+
+@settings(deadline=None, max_examples=50)
+@given(places=st.lists(st.integers(0, 1 << 20), max_size=60))
+@pytest.mark.parametrize("name", ["chat_ngram", "generate_ngram"])
+def test_counts_do_not_depend_on_the_reads(name: str, places: list[int]) -> None:
+    tally, whole = replay(name, places), replay(name)
+    assert tally.output_tokens == whole.output_tokens == 24
+    assert tally.chunks[-1] == whole.chunks[-1]
+    assert (tally.done, tally.fault) == (True, "")
+    assert tally.text.getvalue() == whole.text.getvalue()
+    assert tally.verify_steps == 21
+    assert all(a < b for a, b in pairwise(tally.times_s))
+    assert all(a < b for a, b in pairwise(tally.tokens))
+
+
+def usage(total: int, **more: object) -> dict[str, object]:
+    return {"prompt_tokens": 3, "completion_tokens": total, **more}
+
+
+def words(text: str | None, total: int | None = None, **delta: object) -> dict[str, object]:
+    choice = {"delta": {"content": text, **delta}, "finish_reason": None}
+    return {"choices": [choice], "usage": None if total is None else usage(total)}
+
+
+def ended(reason: str = "stop", **more: object) -> dict[str, object]:
+    return {"choices": [{"delta": {}, "finish_reason": reason, **more}]}
+
+
+def test_reasoning_is_output() -> None:
+    tally = tell("chat", words(None, 2, reasoning_content="hm "), words("yes", 3), ended())
+    assert tally.text.getvalue() == "hm yes"
+    assert list(tally.tokens) == [2, 3]
+
+
+def test_a_token_without_text_counts_when_the_server_says_so() -> None:
+    tally = tell("chat", words("a", 1), ended(), {"choices": [], "usage": usage(2)}, b"[DONE]")
+    assert list(tally.tokens) == [1, 2]
+    assert (tally.done, tally.fault) == (True, "")
+
+
+def test_two_chunks_of_one_step_are_one_arrival() -> None:
+    tally = tell("chat", words("a", 1), words(None, 4, reasoning_content="b"), words("c", 4))
+    assert list(tally.tokens) == [1, 4]
+
+
+def test_cached_tokens_are_kept_where_reported() -> None:
+    details = {"prompt_tokens_details": {"cached_tokens": 2}}
+    tally = tell("chat", {"choices": [], "usage": usage(1, **details)})
+    assert tally.cached_tokens == 2
+
+
+@pytest.mark.parametrize(
+    ("events", "fault"),
+    [
+        ([words("a")], "without a token count"),
+        ([words("a", 4), words("b", 3)], "fell from 4 to 3"),
+        ([words("a", 4), ended(), {"choices": [], "usage": usage(3)}], "fell from 4 to 3"),
+        ([words("a", 1), b"[DONE]"], "without a finish reason"),
+        ([ended(), b"[DONE]"], "without a token"),
+        ([words("a", 1), ended("abort")], "aborted"),
+        ([words("a", 1), ended("stop", matched_stop="NaN happened")], "NaN"),
+        ([{"error": {"message": "out of memory"}}], "out of memory"),
+        ([{"object": "error", "message": "too long"}], "too long"),
+        ([{"error": "plain words"}], "plain words"),
+        ([b"[]"], "not understood"),
+        ([b"nonsense"], "not understood"),
+        ([{"choices": [], "usage": {}}, {"no": "choices"}], "not understood"),
+        ([{"choices": [], "usage": usage(1) | {"completion_tokens": "1"}}], "not understood"),
+    ],
+)
+def test_a_chat_stream_that_contradicts_itself(
+    events: list[dict[str, object] | bytes], fault: str
+) -> None:
+    assert fault in tell("chat", *events).fault
+
+
+def test_the_first_fault_is_kept_and_nothing_is_read_after_it() -> None:
+    tally = tell("chat", words("a", 2), words("b", 1), words("c", 9), b"[DONE]")
+    assert "fell from 2 to 1" in tally.fault
+    assert (list(tally.tokens), tally.done) == ([2], False)
+
+
+def piece(text: str, total: int, ids: list[int] | None = None, **meta: object) -> dict[str, object]:
+    known = {"prompt_tokens": 3, "completion_tokens": total, "finish_reason": None, **meta}
+    found: dict[str, object] = {"text": text, "meta_info": known}
+    return found if ids is None else {**found, "output_ids": ids}
+
+
+LENGTH = {"type": "length", "length": 3}
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [piece("a", 1, [1]), piece("aa", 2, [1, 1]), piece("aab", 3, [1, 1, 2])],
+        [piece("a", 1, [1]), piece("a", 2, [1]), piece("b", 3, [2])],
+        [piece("a", 1), piece("aa", 2), piece("aab", 3)],
+        [piece("aa", 2), piece("b", 3)],
+    ],
+    ids=["whole", "new only", "whole, no ids", "new only, no ids"],
+)
+def test_generated_text_is_whole_or_new(events: list[dict[str, object]]) -> None:
+    tally = tell("generate", *events)
+    assert tally.text.getvalue() == "aab"
+    assert tally.output_tokens == 3
+
+
+def test_a_length_that_was_not_counted_is_a_fault() -> None:
+    tally = tell("generate", piece("a", 1), piece("ab", 2, finish_reason=LENGTH))
+    assert "length 3 with 2 tokens" in tally.fault
+
+
+@pytest.mark.parametrize("api", DIALECTS)
+def test_bodies_carry_the_prompt_and_the_sampling(api: str) -> None:
+    sampling = Sampling(max_tokens=5, temperature=0.5, seed=9, ignore_eos=True)
+    body = json.loads(DIALECTS[api].body('say "é"\n', sampling))
+    params = body.get("sampling_params", body)
+    assert body["stream"] is True
+    assert (params["temperature"], params["ignore_eos"]) == (0.5, True)
+    assert params.get("max_tokens", params.get("max_new_tokens")) == 5
+    assert params.get("seed", params.get("sampling_seed")) == 9
+    assert 'say "é"\n' in (body.get("text"), body.get("messages", [{}])[0].get("content"))
+
+
+def test_chat_asks_for_running_counts_and_speculation() -> None:
+    body = json.loads(DIALECTS["chat"].body("x", Sampling(max_tokens=1)))
+    assert body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+    assert body["return_spec_tokens_details"] is True
+    assert body["temperature"] == 0

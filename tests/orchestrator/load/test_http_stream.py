@@ -1,0 +1,106 @@
+"""HTTP answers, however they are framed and cut."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.load.http_stream import EventSplitter, HttpError, ResponseParser, Target
+
+STREAMS = Path(__file__).parents[2] / "data" / "streams"
+BODY = (
+    b"data: one\r\n\r\n: a comment\nevent: x\ndata:two\ndata: lines\n\ndata: \xc3\xa9\n\nid: 4\n\n"
+)
+EVENTS = [b"one", b"two\nlines", "é".encode()]
+FRAMED = {
+    "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + b"5;name=x\r\n%s\r\n%X\r\n%s\r\n0\r\n\r\n" % (BODY[:5], len(BODY) - 5, BODY[5:]),
+    "length": b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(BODY), BODY),
+    "to the end": b"HTTP/1.0 200 OK\r\n\r\n" + BODY,
+    "after an interim answer": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" + BODY,
+}
+
+
+def read(pieces: Iterable[bytes]) -> list[bytes]:
+    parser, splitter = ResponseParser(), EventSplitter()
+    events = [event for piece in pieces for event in splitter.feed(parser.feed(piece))]
+    parser.end()
+    assert parser.status == 200
+    return events
+
+
+def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
+    ends = sorted({min(place, len(data)) for place in places} | {0, len(data)})
+    return [data[a:b] for a, b in pairwise(ends)]
+
+
+@pytest.mark.parametrize("framing", FRAMED)
+def test_events_do_not_depend_on_the_cut(framing: str) -> None:
+    data = FRAMED[framing]
+    assert read([data]) == EVENTS
+    assert read(cut(data, range(len(data)))) == EVENTS
+    for place in range(len(data)):
+        assert read(cut(data, [place])) == EVENTS
+
+
+@settings(deadline=None, max_examples=50)
+@given(places=st.lists(st.integers(0, 11_000), max_size=30))
+def test_a_recorded_answer_does_not_depend_on_the_cut(places: list[int]) -> None:
+    data = (STREAMS / "chat_ngram.http").read_bytes()
+    assert read(cut(data, places)) == read([data])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "before an answer"),
+        (b"HTTP/1.1 200", "before an answer"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "status line"),
+        (b"HTTP/1.1 2x0 OK\r\n\r\n", "status line"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -4\r\n\r\n", "not a size"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab", "middle"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nab", "middle"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n", "longer"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-2\r\nab\r\n", "not a size"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 2000, "does not end"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"1" * 70_000, "does not end"),
+    ],
+)
+def test_a_broken_answer_is_an_error(data: bytes, message: str) -> None:
+    parser = ResponseParser()
+
+    def feed() -> None:
+        parser.feed(data)
+        parser.end()
+
+    with pytest.raises(HttpError, match=message):
+        feed()
+
+
+def test_what_follows_the_end_is_ignored() -> None:
+    parser = ResponseParser()
+    assert parser.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabHTTP/1.1 500") == b"ab"
+    assert parser.complete
+    assert parser.feed(b"more") == b""
+
+
+def test_a_request_says_how_long_it_is_and_asks_to_close() -> None:
+    target = Target.of("http://127.0.0.1:30000/", "/generate")
+    head, _, body = target.post("{é}".encode()).partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    assert lines[0] == "POST /generate HTTP/1.1"
+    assert {"Host: 127.0.0.1:30000", "Connection: close", "Content-Length: 4"} <= set(lines)
+    assert len(body) == 4
+
+
+def test_an_ipv6_host_is_bracketed_in_the_header() -> None:
+    assert b"\r\nHost: [::1]:7\r\n" in Target.of("http://[::1]:7", "/x").post(b"")
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1:1", "127.0.0.1:1", "http://"])
+def test_only_plain_http_is_spoken(url: str) -> None:
+    with pytest.raises(ValueError, match="http"):
+        Target.of(url, "/x")

@@ -1,0 +1,147 @@
+"""The search on a real SQLite study: what it proposes, what it tells, and how it resumes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from orchestrator.job import Purpose
+from orchestrator.search.seam import Proposal
+from orchestrator.search.study import CONSTRAINT, RETRY_CAP, SAMPLER_MAKERS, StudySearch
+from sweeps.results import Outcome
+from sweeps.sweep import SAMPLERS, Sweep
+from tests.sweeps.makers import SMALL, result
+
+
+def _search(folder: Path, sweep: Sweep = SMALL) -> StudySearch:
+    return StudySearch(sweep, folder / "study.db", "s")
+
+
+def _study(folder: Path) -> optuna.Study:
+    return optuna.load_study(study_name="s", storage=f"sqlite:///{folder / 'study.db'}")
+
+
+def _ask(search: StudySearch) -> Proposal:
+    proposal = search.ask()
+    assert proposal is not None
+    return proposal
+
+
+def _tell(search: StudySearch, proposal: Proposal, rate: float | None = 50.0,
+          outcome: Outcome = Outcome.MEASURED) -> None:  # fmt: skip
+    search.tell(proposal, result(proposal.number, proposal.config, rate, outcome=outcome))
+
+
+def test_the_space_files_know_exactly_the_samplers_that_exist() -> None:
+    assert set(SAMPLERS) == set(SAMPLER_MAKERS)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_plain_comes_first_then_new_configurations_that_obey_the_rules(
+    tmp_path: Path, sampler: str
+) -> None:
+    search = _search(tmp_path, replace(SMALL, sampler=sampler))
+    seen = []
+    for _ in range(15):
+        proposal = _ask(search)
+        assert SMALL.space.strays(proposal.config) == []
+        assert SMALL.space.broken_rules(proposal.config) == []
+        seen.append(proposal.config.variant)
+        _tell(search, proposal, rate=float(len(seen)))
+    assert seen[0] == SMALL.space.plain().variant
+    assert len(set(seen)) == len(seen)
+
+
+def test_it_ends_when_every_configuration_was_tried(tmp_path: Path) -> None:
+    axes = [SMALL.axes[0], SMALL.axes[3]]
+    search = _search(tmp_path, replace(SMALL, axes=axes, rules=()))
+    for _ in range(4):
+        _tell(search, _ask(search))
+    assert search.ask() is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "violated"),
+    [
+        (Outcome.MEASURED, TrialState.COMPLETE, False),
+        (Outcome.PARTIAL, TrialState.COMPLETE, False),
+        (Outcome.STOPPED, TrialState.PRUNED, False),
+        (Outcome.INFEASIBLE, TrialState.PRUNED, True),
+        (Outcome.HUNG, TrialState.PRUNED, True),
+        (Outcome.FAILED, TrialState.FAIL, None),
+        (Outcome.CANCELLED, TrialState.FAIL, None),
+    ],
+)
+def test_each_outcome_has_one_state(
+    tmp_path: Path, outcome: Outcome, state: TrialState, violated: bool | None
+) -> None:
+    search = _search(tmp_path)
+    _tell(search, _ask(search), outcome=outcome)
+    (trial,) = [t for t in _study(tmp_path).trials if "number" in t.user_attrs]
+    assert trial.state is state
+    assert trial.user_attrs["outcome"] == outcome.value
+    if violated is not None:
+        assert (trial.constraints[CONSTRAINT] > 0) == violated
+
+
+def test_a_measured_outcome_without_a_rate_is_a_failure_not_a_zero(tmp_path: Path) -> None:
+    search = _search(tmp_path)
+    _tell(search, _ask(search), rate=None)
+    assert [t.state for t in _study(tmp_path).trials] == [TrialState.FAIL]
+
+
+def test_faults_are_tried_again_with_a_cap(tmp_path: Path) -> None:
+    search = _search(tmp_path)
+    first = _ask(search)
+    _tell(search, first, outcome=Outcome.FAILED)
+    for _ in range(RETRY_CAP):
+        again = _ask(search)
+        assert again.config == first.config
+        assert again.purpose is Purpose.BASELINE
+        _tell(search, again, outcome=Outcome.FAILED)
+    assert _ask(search).config != first.config
+
+
+def test_a_resumed_search_repeats_nothing_and_takes_up_what_was_cut_off(tmp_path: Path) -> None:
+    search = _search(tmp_path)
+    done = [_ask(search) for _ in range(3)]
+    for proposal in done[:2]:
+        _tell(search, proposal)
+    resumed = _search(tmp_path)
+    assert resumed.proposed == 3
+    again = _ask(resumed)
+    assert again.config == done[2].config
+    assert again.number == 3
+    _tell(resumed, again)
+    later = [_ask(resumed) for _ in range(8)]
+    variants = [p.config.variant for p in [*done, *later]]
+    assert len(set(variants)) == len(variants)
+    assert not [t for t in _study(tmp_path).trials if t.number < 3 and not t.state.is_finished()]
+
+
+def test_the_same_seed_gives_the_same_sweep_and_another_seed_another(tmp_path: Path) -> None:
+    def proposals(name: str, seed: int) -> list[str]:
+        folder = tmp_path / name
+        folder.mkdir()
+        search = _search(folder, replace(SMALL, seed=seed))
+        found = []
+        for i in range(8):
+            proposal = _ask(search)
+            found.append(proposal.config.variant)
+            _tell(search, proposal, rate=float(i))
+        return found
+
+    assert proposals("a", 1) == proposals("b", 1)
+    assert proposals("c", 1) != proposals("d", 2)
+
+
+def test_a_choice_of_the_caller_is_proposed_as_it_is(tmp_path: Path) -> None:
+    search = _search(tmp_path)
+    first = _ask(search)
+    _tell(search, first)
+    again = search.repeat(first.config, Purpose.CONFIRM)
+    assert again.config == first.config
+    assert again.purpose is Purpose.CONFIRM
+    _tell(search, again)

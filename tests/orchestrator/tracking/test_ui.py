@@ -1,0 +1,221 @@
+"""The user interface of MLflow: that it starts, shows the runs, and is gone afterwards."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+
+import psutil
+import pytest
+
+from orchestrator.tracking.mlflow_writer import sqlite_uri
+from orchestrator.tracking.ui import UiError, serve_ui, stop_session, ui_command
+from orchestrator.tracking.ui_view import runs_url
+from sweeps.results import Outcome
+from tests.orchestrator.tracking import stores
+from tests.orchestrator.tracking.browser import Page, open_browser
+
+READY_S = 110.0
+EXPANDER = '[col-id="attributes.`Run Name`"] button[data-component-id*="runnamecellrenderer"]'
+ROWS = """
+    Array.from({length: 100}, (_, index) =>
+        [...document.querySelectorAll(`.ag-row[row-index="${index}"]`)]
+            .map(part => part.innerText.replaceAll("\\n", " ")).join(" ")
+    ).filter(Boolean).join("\\n")
+"""
+NAMES = [f"{number:03d} emulated NGRAM n=4 proto=LL" for number in range(3)]
+
+
+@dataclass(frozen=True)
+class Ui:
+    """A server that is up."""
+
+    address: str
+    experiment_id: str
+    run_ids: frozenset[str]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _processes_of(store: str) -> list[psutil.Process]:
+    """List the processes that name a store on their command line or hold it as their setting."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            told = [*process.cmdline(), *process.environ().values()]
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+        if store in told and process.pid != os.getpid():
+            found.append(process)
+    return found
+
+
+@pytest.fixture(scope="module")
+def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+    """Serve a store with one sweep of three trials; nothing may be left of the server."""
+    folder = tmp_path_factory.mktemp("ui")
+    uri = stores.new_store(folder)
+    writer = stores.writer(uri, folder)
+    writer.sweep_started(stores.SWEEP)
+    for number, outcome in enumerate([Outcome.MEASURED, Outcome.MEASURED, Outcome.HUNG]):
+        rate = {"decode_tok_s": stores.estimate(100.0 + number, 99.0, 105.0)}
+        estimates = rate if outcome.has_rate else {}
+        writer.trial_ended(stores.result(number, outcome, estimates), folder / "none")
+    assert writer.close(60.0)
+    runs = stores.runs(uri) + stores.runs(uri, "sweep")
+    stop, ready, port = threading.Event(), Queue[str](), _free_port()
+
+    def serve() -> None:
+        try:
+            serve_ui(uri, folder / "artifacts", port, folder / "ui.log", ready.put, stop=stop)
+        except UiError as error:
+            ready.put(str(error))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        address = ready.get(timeout=READY_S)
+        assert address.startswith("http://127.0.0.1:"), address
+        assert _processes_of(uri)
+        yield Ui(address, runs[0].info.experiment_id, frozenset(r.info.run_id for r in runs))
+    finally:
+        stop.set()
+        thread.join(60)
+    assert not thread.is_alive()
+    assert _processes_of(uri) == []
+
+
+@pytest.mark.slow
+def test_the_runs_are_served(ui: Ui) -> None:
+    request = urllib.request.Request(
+        f"{ui.address}/api/2.0/mlflow/runs/search",
+        json.dumps({"experiment_ids": [ui.experiment_id], "max_results": 10}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=30) as answer:
+        runs = json.load(answer)["runs"]
+    assert {run["info"]["run_id"] for run in runs} == ui.run_ids
+    assert {run["info"]["run_name"] for run in runs} == {*NAMES, "ngram (emulated)"}
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[Page]:
+    """Return a page of a browser, where there is one."""
+    binary = shutil.which("chromium")
+    if binary is None:
+        pytest.skip("there is no chromium on the PATH to look with")
+    with open_browser(binary, tmp_path / "profile") as page:
+        yield page
+
+
+def _rows(page: Page) -> list[str]:
+    """Return the text of each row of the table, from top to bottom."""
+    return str(page.evaluate(ROWS)).splitlines()
+
+
+@pytest.mark.slow
+def test_a_person_sees_the_trials_under_their_sweep(ui: Ui, page: Page, tmp_path: Path) -> None:
+    page.open(f"{ui.address}/#/experiments/{ui.experiment_id}/runs")
+    page.wait_for("document.body.innerText.includes('ngram (emulated)')")
+    assert len(_rows(page)) == 1
+    page.wait_for(f"(b => b && (b.click(), true))(document.querySelector('{EXPANDER}'))")
+    page.wait_for("document.body.innerText.includes('000 emulated')")
+    page.screenshot(tmp_path / "nested.png")
+    sweep, *trials = _rows(page)
+    assert "ngram (emulated)" in sweep
+    assert len(trials) == len(NAMES)
+    for name, row in zip(reversed(NAMES), trials, strict=True):
+        assert name in row
+
+
+@pytest.mark.slow
+def test_the_view_of_a_sweep_shows_rates_best_first(ui: Ui, page: Page, tmp_path: Path) -> None:
+    page.open(runs_url(ui.address, ui.experiment_id))
+    page.wait_for("document.body.innerText.includes('decode_tok_s_low')")
+    page.wait_for(f"document.querySelectorAll('.ag-row').length >= {len(NAMES)}")
+    page.screenshot(tmp_path / "ranked.png")
+    best, second, *_ = _rows(page)
+    for text in (NAMES[1], "101", "105", "99", "measured"):
+        assert text in best
+    assert NAMES[0] in second
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_a_terminated_owner(tmp_path: Path) -> None:
+    uri = stores.new_store(tmp_path)
+    script = (
+        "import sys; from pathlib import Path; from orchestrator.tracking.ui import serve_ui; "
+        "uri, folder, port = sys.argv[1:]; folder = Path(folder); "
+        "serve_ui(uri, folder, int(port), folder / 'ui.log', lambda a: print(a, flush=True))"
+    )
+    argv = [sys.executable, "-c", script, uri, str(tmp_path), str(_free_port())]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline().startswith("http://127.0.0.1:")
+        owner.send_signal(signal.SIGTERM)
+        assert owner.wait(60) == 0
+    assert _processes_of(uri) == []
+
+
+def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UiError, match=f"port {port} cannot be used"):
+            serve_ui("sqlite:////none", tmp_path, port, tmp_path / "ui.log", pytest.fail)
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_tells_why(tmp_path: Path) -> None:
+    uri = sqlite_uri(tmp_path / "none" / "mlflow.db")
+    (tmp_path / "none").write_text("no folder")
+    with pytest.raises(UiError, match=r"ended with \d+\n(.|\n)*FileExistsError"):
+        serve_ui(uri, tmp_path, _free_port(), tmp_path / "ui.log", pytest.fail)
+    assert _processes_of(uri) == []
+
+
+def test_the_command_is_the_light_form(tmp_path: Path) -> None:
+    command = ui_command("sqlite:////s.db", tmp_path / "a b", 5001)
+    assert command.argv == (
+        sys.executable, "-m", "mlflow", "server",
+        "--backend-store-uri", "sqlite:////s.db",
+        "--default-artifact-root", f"file://{tmp_path}/a%20b",
+        "--host", "127.0.0.1", "--port", "5001", "--workers", "1",
+    )  # fmt: skip
+    assert command.env["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
+
+
+def test_a_stop_reaches_what_its_parent_left_behind() -> None:
+    """A member that ignores the question, and whose parent is gone, is ended with the session."""
+    stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True)"
+    parent = (
+        "import subprocess, sys, time; "
+        f"subprocess.Popen([sys.executable, '-c', {stubborn + '; time.sleep(600)'!r}]); "
+        "time.sleep(600)"
+    )
+    argv = [sys.executable, "-c", parent]
+    server = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
+    assert server.stdout is not None
+    with server.stdout:
+        assert server.stdout.readline() == b"up\n"
+        (child,) = psutil.Process(server.pid).children()
+        server.kill()
+        server.wait()
+        stop_session(server, grace_s=0.2)
+    # Whoever adopts orphans may take its time to collect this one.
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
