@@ -30,9 +30,18 @@ class Engine:
     unbuffered: Mapping[str, str]
 
     def plan(
-        self, settings: Mapping[str, Value], host: HostSpec, port: int, deadlines: Deadlines
+        self,
+        settings: Mapping[str, Value],
+        host: HostSpec,
+        port: int,
+        deadlines: Deadlines,
+        *,
+        start: int = 0,
     ) -> LaunchPlan:
-        """Turn settings into a command line and an environment for one version of SGLang."""
+        """Turn settings into a command line and an environment for one version of SGLang.
+
+        `start` numbers the starts of a sweep: an emulated host draws the luck of a launch from it.
+        """
         version = host.version or NEWEST
         flags = {n: v for n, v in complete(settings).items() if not is_environment(n)}
         renamed = {n: spelled(n, version) for n in flags if spelled(n, version) != n}
@@ -42,7 +51,7 @@ class Engine:
         words += ["--host", "127.0.0.1", "--port", str(port)]
         return LaunchPlan(
             argv=tuple(words),
-            env=tuple(sorted(self._environment(settings, host).items())),
+            env=tuple(sorted(self._environment(settings, host, start).items())),
             inherit=INHERITED,
             host="127.0.0.1",
             port=port,
@@ -50,13 +59,16 @@ class Engine:
             renamed=tuple(renamed.items()),
         )
 
-    def _environment(self, settings: Mapping[str, Value], host: HostSpec) -> dict[str, str]:
+    def _environment(
+        self, settings: Mapping[str, Value], host: HostSpec, start: int
+    ) -> dict[str, str]:
         swept = {n: str(v) for n, v in settings.items() if is_environment(n) and v is not None}
         env = {**self.unbuffered, **host.env, **swept}
         if self.name is EngineName.EMULATED:
             env |= emulated_environment(
                 time_scale=host.time_scale, truth=host.truth, gpus=host.gpus, version=host.version
             )
+            env["EMULATED_SEED"] = str(start)
         return env
 
 

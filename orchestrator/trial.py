@@ -133,6 +133,7 @@ class _TrialRun:
             job.host,
             self._tools.host.free_port(),
             job.sweep.budget.deadlines,
+            start=job.number,
         )
         self._plan = plan
         write_json(job.plan_path, plan.as_data())

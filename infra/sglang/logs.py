@@ -18,10 +18,11 @@ class Signature:
 
 
 def _row(pattern: str, outcome: Outcome, reason: str, hint: str = "") -> Signature:
-    return Signature(re.compile(pattern), outcome, reason, hint)
+    return Signature(re.compile(pattern, re.MULTILINE), outcome, reason, hint)
 
 
 LOG_SIGNATURES: tuple[Signature, ...] = (
+    _row(r"^guard: (?P<what>.*)", Outcome.FAILED, "ended by its guard"),
     _row(r"error: unrecognized arguments: (?P<what>.*)", Outcome.INFEASIBLE, "refused flags"),
     _row(r"error: ambiguous option: (?P<what>.*)", Outcome.INFEASIBLE, "ambiguous flag"),
     _row(r"error: argument (?P<what>.*)", Outcome.INFEASIBLE, "refused value"),

@@ -60,7 +60,7 @@ def server_variables(env: EnvLayout) -> dict[str, str]:
         "SGLANG_JIT_CACHE_DIR": str(env.caches / "jit"),  # does not follow SGLANG_CACHE_DIR
         # The key of what is compiled names the CUDA toolkit, which is looked for on PATH unless
         # told; none is needed (kernels/jit/utils/compile/toolchain.py).
-        "CUDA_HOME": str(env.caches / "no-cuda"),
+        "CUDA_HOME": "/nonexistent",
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",  # more threads only wait for each other on a busy machine

@@ -169,7 +169,7 @@ def finite(numbers: Mapping[str, float | None]) -> dict[str, float]:
     return {
         key(name): float(number)
         for name, number in numbers.items()
-        if number is not None
+        if number is not None and math.isfinite(number)
     }
 
 

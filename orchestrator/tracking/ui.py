@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -102,17 +102,33 @@ def _running(command: UiCommand, log_path: Path) -> Iterator[subprocess.Popen[by
 
 def stop_session(server: subprocess.Popen[bytes], grace_s: float = 10.0) -> None:
     """End a process that leads a session, and all in it: asked first, killed after the grace."""
-    members = _session(server.pid)
+    members = set(_session(server.pid))
     for process in members:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()
     try:
-        psutil.wait_procs(members, timeout=grace_s)
+        _wait_gone(members, grace_s)
     finally:  # a second interrupt only cuts the grace short
-        for process in {*members, *_session(server.pid)}:
+        members.update(_session(server.pid))
+        for process in members:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        server.wait(timeout=grace_s)
+        server.wait(timeout=10)
+        _wait_gone(members, 10)
+
+
+def _wait_gone(processes: Iterable[psutil.Process], deadline_s: float) -> None:
+    """Wait until all have ended; one that only waits to be collected by its parent has."""
+    until_s = time.monotonic() + deadline_s
+    while any(map(_is_alive, processes)) and time.monotonic() < until_s:
+        time.sleep(0.05)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _session(leader: int) -> list[psutil.Process]:

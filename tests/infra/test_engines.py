@@ -50,11 +50,12 @@ def test_an_older_version_gets_its_own_spelling() -> None:
 def test_the_emulated_engine_differs_only_in_program_and_its_own_variables() -> None:
     host = HostSpec(time_scale=50, truth="S")
     real = ENGINES[EngineName.SGLANG].plan(SETTINGS, host, 1, Deadlines())
-    emulated = ENGINES[EngineName.EMULATED].plan(SETTINGS, host, 1, Deadlines())
+    emulated = ENGINES[EngineName.EMULATED].plan(SETTINGS, host, 1, Deadlines(), start=3)
     assert real.argv[3:] == emulated.argv[3:]
     extra = {n: v for n, v in emulated.env if n.startswith("EMULATED_")}
     assert extra == {
         "EMULATED_TIME_SCALE": "50", "EMULATED_TRUTH": "S", "EMULATED_GPUS": "8",
+        "EMULATED_SEED": "3",
     }  # fmt: skip
     assert dict(real.env) == {n: v for n, v in emulated.env if n not in extra}
 

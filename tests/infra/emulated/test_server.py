@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from infra.emulated.engine import EmulatedEngine
 from infra.emulated.settings import make_settings
 from infra.emulated.truth import TRUTHS
-from tests.infra.emulated.serving import LIMIT_S, Event, Json, Served, events, free_port, serve
+from tests.infra.emulated.serving import LIMIT_S, Json, Served, events, free_port, serve
 
 CAPTURES = Path(__file__).parents[2] / "data" / "streams"
 NGRAM = ("--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "8")
@@ -343,23 +343,23 @@ def test_old_versions_kill_themselves_after_draining() -> None:
 
 def test_rate_over_http_is_the_rate_of_the_truth(paced: Served) -> None:
     paced.wait_ready()
-    rates = []
+    tokens, half = 800, 400
+    truth = EmulatedEngine(
+        make_settings({"model_path": "m", "tp_size": 8}, {}, "0.5.23"), TRUTHS["M"], 0
+    )
+    list(truth.steps("The capital city of France is", 8))
+    for _ in range(paced.log().count("Prefill batch") - 1):
+        truth.prefill([truth.open([0], 1)])
+    ratios = []
     for number in range(3):
-        times = _token_times(paced.stream("/v1/chat/completions", chat(f"pace {number}", 1000)))
-        (first_s, first), (last_s, last) = times[0], times[-1]
-        rates.append((last - first) / (last_s - first_s) / PACE_SCALE)
-    settings = make_settings({"model_path": "m", "tp_size": 8}, {}, "0.5.23")
-    truth = EmulatedEngine(settings, TRUTHS["M"], 0)
-    expected = []
-    for number in range(5):
-        durations = [step.duration_s for step in truth.steps(f"pace {number}", 1000)][1:]
-        expected.append(len(durations) / sum(durations))
-    assert statistics.median(rates) == pytest.approx(statistics.median(expected), rel=0.03)
-
-
-def _token_times(stream: list[Event]) -> list[tuple[float, int]]:
-    return [
-        (event.at_s, event.data["usage"]["completion_tokens"])
-        for event in stream
-        if event.data["choices"] and event.data.get("usage")
-    ]
+        body = native(f"pace {number}", tokens)
+        times_s = [event.at_s for event in paced.stream("/generate", body)]
+        due_s = list(accumulate(step.duration_s for step in truth.steps(body["text"], tokens)))
+        assert len(times_s) == len(due_s) == tokens
+        ratios.append(
+            statistics.median(
+                (times_s[n + half] - times_s[n]) * PACE_SCALE / (due_s[n + half] - due_s[n])
+                for n in range(tokens - half)
+            )
+        )
+    assert statistics.median(ratios) == pytest.approx(1, abs=0.03)

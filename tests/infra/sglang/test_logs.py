@@ -23,6 +23,8 @@ from sweeps.results import Outcome
          "the model could not be read"),
         (-9, ["ncclInternalError: Failed to CUDA calloc 10485760 bytes"], Outcome.INFEASIBLE,
          "10485760 bytes"),
+        (-15, ["ValueError: x", "guard: the lease of 20 s ran out"], Outcome.FAILED,
+         "ended by its guard: the lease"),
         (-11, ["", "loading", ""], Outcome.FAILED, "ended with -11: loading"),
         (0, [], Outcome.FAILED, "no output"),
     ],

@@ -217,5 +217,5 @@ def test_a_stop_reaches_what_its_parent_left_behind() -> None:
         server.kill()
         server.wait()
         stop_session(server, grace_s=0.2)
-    # Whoever adopts orphans may take its time to collect this one.
+    # It may still wait to be collected by whoever adopts orphans.
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE

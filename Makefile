@@ -1,0 +1,60 @@
+# Two commands do everything on a fresh machine: `make sweep` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+MINOR := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+LOCK := requirements/py$(MINOR).txt
+STATE ?= .sweeps
+SGLANG := .sglang-cpu
+
+.PHONY: setup sweep sweep-real test check bench lock clean
+.DEFAULT_GOAL := check
+
+setup: $(VENV)/.done
+
+$(VENV)/.done: $(LOCK) requirements/bootstrap.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes $(LOCK)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(LOCK):
+	@echo "There is no lock file for Python $(MINOR); use 3.11 or 3.12 (PYTHON=python3.11 make ...)." >&2
+	@exit 2
+
+sweep: setup
+	$(BIN)/python -m orchestrator sweep search_spaces/ngram.py --state-dir $(STATE)
+
+sweep-real: setup
+	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model
+	$(BIN)/python -m orchestrator sweep search_spaces/cpu_tiny.py --state-dir $(STATE)
+
+test: check
+	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model
+	$(BIN)/python -m pytest -m slow
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -m "not slow"
+
+bench: setup
+	for program in bench/*.py; do $(BIN)/python $$program || exit 1; done
+
+# New pins: change pyproject.toml, then `make lock`.
+lock: setup
+	for minor in 3.11 3.12; do \
+		$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+			--extra test --python-version $$minor pyproject.toml requirements/build.in \
+			--output-file requirements/py$$minor.txt || exit 1; \
+	done
+	echo uv | $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header \
+		--output-file requirements/bootstrap.txt -
+
+clean:
+	-test ! -x $(BIN)/python || $(BIN)/python -m orchestrator clean --state-dir $(STATE)
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out

@@ -1,0 +1,164 @@
+"""One trial against a real emulated server: what it measures, and how each bad end is named."""
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.local_host import LocalHost
+from infra.reaper import find_tagged
+from orchestrator.job import Purpose, StopKind, StopOrder, TrialJob, TrialProgress
+from orchestrator.tools import local_tools
+from orchestrator.trial import run_trial
+from orchestrator.trial_thread import TrialThread
+from sweeps.config import Config
+from sweeps.hosts import EngineName, HostSpec
+from sweeps.results import Outcome, Phase, TrialResult
+from sweeps.sweep import Sweep
+from tests.sweeps.makers import SMALL, ngram, plain
+
+FAST = HostSpec(engine=EngineName.EMULATED, time_scale=200.0)
+# Long enough answers that one arrives in several reads, whatever the scale.
+SWEEP = replace(
+    SMALL, fixed={"tp_size": 8}, workload=replace(SMALL.workload, max_tokens=256, measure_s=900)
+)
+
+
+class Recorder:
+    """Keeps the progress; gives an order once a condition holds."""
+
+    def __init__(self, when: Callable[[TrialProgress], bool] = lambda _: False) -> None:
+        self.seen: list[TrialProgress] = []
+        self._when = when
+        self._order: StopOrder | None = None
+
+    def report(self, progress: TrialProgress) -> None:
+        self.seen.append(progress)
+        if self._when(progress):
+            self._order = StopOrder(StopKind.BOUND, "worse", 12.5)
+
+    def order(self) -> StopOrder | None:
+        return self._order
+
+
+def _job(folder: Path, config: Config, sweep: Sweep = SWEEP, host: HostSpec = FAST) -> TrialJob:
+    folder = folder / "a folder"
+    folder.mkdir(exist_ok=True)
+    return TrialJob(
+        f"tt-{folder.parent.name}", "tt", 0, sweep, config, host, folder, Purpose.SEARCH
+    )
+
+
+def _run(job: TrialJob, recorder: Recorder | None = None) -> TrialResult:
+    result = run_trial(job, local_tools(job.host), recorder or Recorder())
+    assert find_tagged(job.sweep_id, job.trial) == []
+    assert json.loads(job.result_path.read_text())["outcome"] == result.outcome.value
+    if "--port" in result.argv:
+        port = int(result.argv[result.argv.index("--port") + 1])
+        assert LocalHost().is_port_free(port)
+    return result
+
+
+def test_a_speculative_trial_is_measured_and_agrees_with_the_servers_own_log(
+    tmp_path: Path,
+) -> None:
+    recorder = Recorder()
+    work = replace(SWEEP.workload, measured_prompts=8)
+    job = _job(tmp_path, ngram(4, NCCL_PROTO="LL"), replace(SWEEP, workload=work))
+    result = _run(job, recorder)
+    assert result.outcome is Outcome.MEASURED, result.reason
+    assert result.emulated
+    length = result.value("accept_length")
+    assert length is not None
+    assert 1.0 < length < 4.0
+    assert result.log_accept_length == pytest.approx(length, rel=0.1)
+    assert result.value("output_tokens") == 8 * 256
+    rate, steps = result.value("decode_tok_s"), result.value("steps_per_s")
+    assert rate is not None
+    assert steps is not None
+    assert rate == pytest.approx(length * steps, rel=0.05)
+    assert result.effective["speculative_num_draft_tokens"] == 4
+    assert list(dict.fromkeys(p.phase for p in recorder.seen)) == [
+        Phase.STARTING, Phase.WARMING, Phase.COLD, Phase.MEASURING, Phase.STOPPING, Phase.CLEAN,
+    ]  # fmt: skip
+    assert result.phase is Phase.MEASURING
+    assert result.gpu_hours == pytest.approx(8 * sum(result.phase_s.values()) / 3600, rel=0.05)
+    kinds = [json.loads(line)["kind"] for line in job.spool_path.read_text().splitlines()]
+    assert kinds.count("request") == 2 + 1 + 8
+
+
+def test_plain_decode_has_an_accept_length_of_one(tmp_path: Path) -> None:
+    result = _run(_job(tmp_path, plain()))
+    assert result.outcome is Outcome.MEASURED
+    assert result.value("accept_length") == 1.0
+    assert result.log_accept_length is None
+
+
+def test_refused_flags_are_infeasible(tmp_path: Path) -> None:
+    result = _run(_job(tmp_path, plain(no_such_flag=3)))
+    assert result.outcome is Outcome.INFEASIBLE
+    assert "--no-such-flag" in result.reason
+    assert result.estimates == {}
+
+
+def test_a_missing_program_is_a_fault_of_the_host(tmp_path: Path) -> None:
+    host = replace(FAST, engine=EngineName.SGLANG, python=str(tmp_path / "no-python"))
+    result = _run(_job(tmp_path, plain(), host=host))
+    assert result.outcome is Outcome.FAILED
+    assert "no-python" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome", "says"),
+    [
+        ("hang_while_loading", Outcome.HUNG, "not healthy"),
+        ("stall:20", Outcome.HUNG, "silent"),
+        ("ignore_sigterm", Outcome.MEASURED, ""),
+    ],
+)
+def test_faults_of_a_server_are_named(
+    tmp_path: Path, fault: str, outcome: Outcome, says: str
+) -> None:
+    budget = replace(SWEEP.budget, start_s=400.0, silence_s=60.0)
+    host = replace(FAST, env={"EMULATED_FAULT": fault})
+    result = _run(_job(tmp_path, plain(), replace(SWEEP, budget=budget), host))
+    assert result.outcome is outcome, result.reason
+    assert says in result.reason
+
+
+def test_a_deadline_keeps_the_rate_so_far(tmp_path: Path) -> None:
+    work = replace(SWEEP.workload, max_tokens=20_000, measured_prompts=2, cold_prompts=0,
+                   measure_s=100_000)  # fmt: skip
+    budget = replace(SWEEP.budget, trial_s=600.0)
+    result = _run(_job(tmp_path, plain(), replace(SWEEP, workload=work, budget=budget)))
+    assert result.outcome is Outcome.PARTIAL, result.reason
+    rate = result.estimates["decode_tok_s"]
+    assert rate.value > 0
+    assert rate.low is not None
+    assert rate.duration_s > 30
+
+
+def test_an_order_to_stop_keeps_the_bound_and_the_rate(tmp_path: Path) -> None:
+    work = replace(SWEEP.workload, max_tokens=20_000, measure_s=100_000)
+    recorder = Recorder(when=lambda progress: len(progress.blocks) >= 3)
+    result = _run(_job(tmp_path, plain(), replace(SWEEP, workload=work)), recorder)
+    assert result.outcome is Outcome.STOPPED
+    assert (result.reason, result.bound) == ("worse", 12.5)
+    assert result.value("decode_tok_s") is not None
+
+
+def test_a_trial_in_a_thread_stops_while_its_server_still_loads(tmp_path: Path) -> None:
+    slow = replace(FAST, time_scale=1.0)
+    thread = TrialThread(_job(tmp_path, plain(), host=slow), local_tools(slow))
+    thread.start()
+    while not any(p.phase is Phase.STARTING for p in thread.wait(5.0)):
+        assert not thread.done
+    assert thread.stop(StopOrder(StopKind.INTERRUPT, "enough"), wall_s=60.0)
+    result = thread.result()
+    assert result.outcome is Outcome.CANCELLED
+    assert result.phase is Phase.STARTING
+    assert find_tagged("tt", thread.job.trial) == []
+    assert threading.active_count() < 20
