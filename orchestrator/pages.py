@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
@@ -59,21 +60,30 @@ def print_plans(made: Sequence[tuple[Config, LaunchPlan]]) -> None:
 
 
 def print_trials(rows: Sequence[dict[str, object]]) -> None:
-    """Show a table of trials."""
-    table = Table()
-    for name in ("trial", "outcome", "tok/s", "95 % interval", "accept length", "configuration"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        low, high = row["decode_tok_s_low"], row["decode_tok_s_high"]
-        interval = f"{low:.1f} to {high:.1f}" if low is not None and high is not None else ""
-        word = " (emulated)" if row["emulated"] else ""
-        config = row["config"]
-        table.add_row(
-            str(row["trial"]), f"{row['outcome']}{word}", _number(row["decode_tok_s"]), interval,
-            _number(row["accept_length"], 2),
-            short(Config.of(config)) if isinstance(config, dict) else "",
-        )  # fmt: skip
-    _console.print(table)
+    """Show a table of trials for each sweep."""
+    for sweep_id, group in groupby(rows, key=lambda row: row["sweep"]):
+        trials = list(group)
+        word = "EMULATED " if any(row["emulated"] for row in trials) else ""
+        table = Table(title=f"{word}sweep {sweep_id}", title_justify="left")
+        for name in ("trial", "outcome", "tok/s", "95 % interval", "accept length"):
+            table.add_column(name, no_wrap=True)
+        table.add_column("configuration", overflow="fold")
+        for row in trials:
+            table.add_row(*_trial_cells(row))
+        _console.print(table)
+
+
+def _trial_cells(row: dict[str, object]) -> list[str]:
+    low, high, config = row["decode_tok_s_low"], row["decode_tok_s_high"], row["config"]
+    interval = f"{_number(low)} to {_number(high)}" if low is not None else ""
+    return [
+        str(row["number"]),
+        str(row["outcome"]),
+        _number(row["decode_tok_s"]),
+        interval,
+        _number(row["accept_length"], 2),
+        short(Config.of(config)) if isinstance(config, dict) else "",
+    ]
 
 
 def print_summary(

@@ -20,6 +20,8 @@ from sweeps.results import Outcome, Phase, TrialResult
 from sweeps.sweep import Sweep
 from tests.sweeps.makers import SMALL, ngram, plain
 
+pytestmark = pytest.mark.slow
+
 FAST = HostSpec(engine=EngineName.EMULATED, time_scale=200.0)
 # Long enough answers that one arrives in several reads, whatever the scale.
 SWEEP = replace(

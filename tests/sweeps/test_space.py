@@ -1,6 +1,7 @@
 """Spaces: which axes exist, how many configurations there are, and what is refused."""
 
 import itertools
+from collections.abc import Sequence
 from itertools import islice
 
 import pytest
@@ -12,6 +13,7 @@ from sweeps.axes import Axis
 from sweeps.config import Config
 from sweeps.sampling import valid_samples
 from sweeps.space import COUNT_LIMIT, Space, exists
+from sweeps.values import Value
 
 ALGORITHM = Choice("algorithm", [None, "NGRAM", "EAGLE"])
 DRAFT = IntRange("draft", 2, 5, {"algorithm": ["NGRAM", "EAGLE"]})
@@ -22,8 +24,11 @@ DEEP = Choice("deep", ["x", "y"], {"draft": 5})
 def _brute_count(space: Space) -> int:
     axes = space.ordered()
     found = set()
-    for values in itertools.product(*(axis.grid or (None,) for axis in axes)):
-        given_values = dict(zip((axis.name for axis in axes), values, strict=True))
+    grids: list[Sequence[Value]] = [axis.grid or (None,) for axis in axes]
+    for values in itertools.product(*grids):
+        given_values: dict[str, Value] = dict(
+            zip((axis.name for axis in axes), values, strict=True)
+        )
         config = space.walk(lambda axis, chosen=given_values: chosen[axis.name])  # type: ignore[misc]
         if not space.broken_rules(config):
             found.add(config.variant)

@@ -3,6 +3,7 @@
 import pytest
 
 from infra.sglang.flags import FLAGS, NEUTRAL, setting_problems, spelled, version_key
+from sweeps.values import Value
 
 
 def test_versions_order_by_number_and_post_release() -> None:
@@ -59,7 +60,7 @@ def test_refuses(
 
 
 def test_unset_and_legal_values_pass() -> None:
-    values = {
+    values: dict[str, tuple[Value, ...]] = {
         "speculative_algorithm": (None, "NGRAM"),
         "ngram_match_depth": (4, 18),
         "mem_fraction_static": (0.88, 1),

@@ -73,6 +73,7 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     for number, outcome in enumerate([Outcome.MEASURED, Outcome.MEASURED, Outcome.HUNG]):
         rate = {"decode_tok_s": stores.estimate(100.0 + number, 99.0, 105.0)}
         estimates = rate if outcome.has_rate else {}
+        writer.trial_started(stores.card(number))
         writer.trial_ended(stores.result(number, outcome, estimates), folder / "none")
     assert writer.close(60.0)
     runs = stores.runs(uri) + stores.runs(uri, "sweep")

@@ -1,0 +1,110 @@
+"""Whole sweeps by the command line, and what must be left after them: nothing."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from infra.reaper import all_tags
+from orchestrator.state import State
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 110.0
+
+SPACE = """
+from sweeps import *
+
+NGRAM = {{"speculative_algorithm": "NGRAM"}}
+
+sweep = Sweep(
+    name="{name}",
+    model=Model("some/model"),
+    axes=[
+        Choice("speculative_algorithm", [None, "NGRAM"]),
+        IntRange("speculative_num_draft_tokens", 2, 6, NGRAM),
+        Choice("NCCL_PROTO", [None, "LL"]),
+    ],
+    fixed={{"tp_size": 8}},
+    workload=Workload(max_tokens={max_tokens}, measured_prompts=4, cold_prompts=1,
+                      measure_s=1e6),
+    budget=Budget(trials={trials}, trial_s=1e6),
+    hosts=[HostSpec(time_scale=200.0)],
+    early_stopping=False,
+)
+"""
+
+
+def write_space(folder: Path, name: str, *, trials: int = 3, max_tokens: int = 256) -> Path:
+    """Write a small space file and return its path."""
+    path = folder / f"{name}.py"
+    path.write_text(SPACE.format(name=name, trials=trials, max_tokens=max_tokens))
+    return path
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the orchestrator to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "orchestrator", *words],
+        cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+    )  # fmt: skip
+
+
+@contextmanager
+def started(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a command in a session of its own; it is gone at the end, whatever happens."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", *words],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        with process:
+            yield process
+            process.wait(timeout=DEADLINE_S)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def trials(folder: Path) -> list[dict[str, Any]]:
+    """Read what `trials --json` prints."""
+    rows: list[dict[str, Any]] = json.loads(run(folder, "trials", "--json").stdout)
+    return rows
+
+
+def wait_for_phase(folder: Path, phase: str) -> int:
+    """Wait until a trial is in a phase; return the port of its server."""
+    end_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end_s:
+        for spool in folder.glob(".sweeps/sweeps/*/trials/*/spool.jsonl"):
+            if f'"phase": "{phase}"' in spool.read_text():
+                plan = json.loads((spool.parent / "plan.json").read_text())
+                return int(plan["url"].rsplit(":", 1)[1])
+        time.sleep(0.1)
+    raise AssertionError(f"no trial came to {phase}")
+
+
+def wait_until_nothing_is_left(folder: Path, port: int) -> None:
+    """Wait until no process of the folder's sweeps lives and the port can be bound."""
+    ours = set(State(folder / ".sweeps").sweep_ids())
+    end_s = time.monotonic() + DEADLINE_S
+    while ours & all_tags().keys() or not _is_free(port):
+        assert time.monotonic() < end_s, f"left: {all_tags()}, port {port}"
+        time.sleep(0.1)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,63 @@
+"""Sweeps on Ray Tune as a user runs them: to the end, interrupted, killed, resumed."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.sweeping import (
+    run,
+    started,
+    trials,
+    wait_for_phase,
+    wait_until_nothing_is_left,
+    write_space,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+def test_a_sweep_ends_with_a_recommendation_and_leaves_nothing(tmp_path: Path) -> None:
+    write_space(tmp_path, "whole")
+    done = run(tmp_path, "sweep", "whole.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "EMULATED" in done.stdout.splitlines()[0]
+    assert "Traceback" not in done.stderr
+    rows = trials(tmp_path)
+    assert [row["outcome"] for row in rows] == ["measured"] * 3
+    assert rows[0]["config"] == {"speculative_algorithm": None, "NCCL_PROTO": None}
+    for row in rows:
+        port = int(row["argv"][row["argv"].index("--port") + 1])
+        wait_until_nothing_is_left(tmp_path, port)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sweep_exits_130_keeps_its_trials_and_resumes(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    write_space(tmp_path, "cut", trials=2, max_tokens=200_000)
+    with started(tmp_path, "sweep", "cut.py") as process:
+        port = wait_for_phase(tmp_path, "measuring")
+        process.send_signal(ending)
+        output, _ = process.communicate(timeout=100)
+    assert process.returncode == 130, output
+    assert "--resume" in output
+    wait_until_nothing_is_left(tmp_path, port)
+    (row,) = trials(tmp_path)
+    assert row["outcome"] == "cancelled"
+
+
+def test_a_killed_driver_leaves_no_server_and_its_sweep_resumes(tmp_path: Path) -> None:
+    write_space(tmp_path, "killed", trials=2, max_tokens=20_000)
+    with started(tmp_path, "sweep", "killed.py") as process:
+        port = wait_for_phase(tmp_path, "measuring")
+        process.kill()
+        process.wait(timeout=60)
+    wait_until_nothing_is_left(tmp_path, port)
+    done = run(tmp_path, "sweep", "killed.py", "--resume", "--no-ray")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = trials(tmp_path)
+    measured = [row["variant"] for row in rows if row["outcome"] == "measured"]
+    assert len(measured) == 2
+    assert len(set(measured)) == 2
+    assert len({row["sweep"] for row in rows}) == 1

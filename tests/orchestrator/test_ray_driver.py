@@ -1,0 +1,74 @@
+"""The Ray driver in this process: hooks that fail, and the environment that servers get."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.reaper import find_tagged
+from orchestrator.events import SweepStart, Tally
+from orchestrator.job import TrialJob, TrialProgress
+from orchestrator.search.study import StudySearch
+from orchestrator.state import State
+from orchestrator.sweep_run import Attendants, SweepRun
+from orchestrator.tracking.jsonl import JsonlTracker
+from sweeps.hosts import EngineName, HostSpec
+from sweeps.results import Outcome, TrialResult
+from sweeps.sweep import Budget
+from tests.sweeps.makers import SMALL
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+class Breaker:
+    """Fails whenever it is called from a hook of Tune."""
+
+    def sweep_started(self, start: SweepStart) -> None: ...
+
+    def trial_started(self, job: TrialJob) -> None: ...
+
+    def progress(self, progress: TrialProgress, tally: Tally) -> None:
+        raise RuntimeError("a broken display")
+
+    def trial_ended(self, result: TrialResult, tally: Tally) -> None:
+        raise RuntimeError("a broken display")
+
+    def sweep_ended(self, status: str) -> None: ...
+
+
+@pytest.fixture
+def third_party_warnings() -> Iterator[None]:
+    """Let Ray's own deprecations pass: they are not ours to mend."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        yield
+
+
+@pytest.mark.usefixtures("third_party_warnings")
+def test_failing_hooks_never_end_a_sweep(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from orchestrator import ray_driver
+
+    sweep = replace(
+        SMALL,
+        fixed={"tp_size": 8},
+        hosts=[HostSpec(engine=EngineName.EMULATED, time_scale=200.0)],
+        workload=replace(SMALL.workload, max_tokens=256, measure_s=900.0),
+        budget=Budget(trials=3),
+        early_stopping=False,
+    )
+    state = State(tmp_path)
+    name = f"rd-{tmp_path.name}"
+    search = StudySearch(sweep, state.study_path, name)
+    tracker = JsonlTracker(tmp_path / "events.jsonl")
+    run = SweepRun(name, sweep, state, search, Attendants(tracker, [Breaker()]))
+    with caplog.at_level(logging.ERROR, logger="orchestrator"):
+        ray_driver.drive(run, state)
+    assert run.is_over
+    assert [r.outcome for r in run.results] == [Outcome.MEASURED] * 3
+    assert "the sweep goes on" in caplog.text
+    for result in run.results:
+        assert not {"OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"} & result.env.keys()
+    assert find_tagged(name) == []
