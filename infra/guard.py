@@ -164,8 +164,12 @@ class Guard:
             self._wait_until(self._lease_until_s)
 
     def end(self) -> None:
-        """Ask the tree to end, wait, kill what is left, and report."""
+        """Ask the root to end, which knows the order; then the rest; kill what is left; report."""
         self._ask_until_s = time.monotonic() + self._grace_s
+        if self._root_code is None:
+            _signal_pid(self._root_pid, signal.SIGTERM)
+        while self._reap() and self._root_code is None and time.monotonic() < self._ask_until_s:
+            self._wait_until(self._ask_until_s)
         _ask_members()
         while self._reap() and time.monotonic() < self._ask_until_s:
             self._wait_until(self._ask_until_s)
@@ -231,10 +235,16 @@ def _ask_members() -> None:
 def _signal_members(targets: Iterable[Member], number: int) -> set[Member]:
     reached = set()
     for target in targets:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(target.pid, number)
+        if _signal_pid(target.pid, number):
             reached.add(target)
     return reached
+
+
+def _signal_pid(pid: int, number: int) -> bool:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+        return True
+    return False
 
 
 def emit(event: str, **fields: int | str | None) -> None:

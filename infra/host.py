@@ -69,6 +69,10 @@ class Process(Protocol):
         """Return the last lines that the server wrote."""
         ...
 
+    def listens_on(self, port: int) -> bool:
+        """Tell whether it is this server, and no other program, that listens on a port."""
+        ...
+
 
 class Host(Protocol):
     """A machine that can run servers. Safe to use from several threads."""

@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
+import psutil
+
 from infra import guard, reaper
 from infra.guard_link import Exited, GuardLink, Heartbeat, Refused, Started, Stopped
 from infra.host import Command, HostError, StopReport
@@ -125,6 +127,13 @@ class GuardedProcess:
     def log_tail(self, lines: int) -> list[str]:
         """Return the last lines of the log."""
         return tail(self._command.log_path, lines)
+
+    def listens_on(self, port: int) -> bool:
+        """Look for a listening socket in the whole tree."""
+        with suppress(psutil.Error):
+            root = psutil.Process(self._pid)
+            return any(_listens(process, port) for process in [root, *root.children(True)])
+        return False
 
     def _end(self, grace_s: float) -> StopReport:
         # Also where the caller is interrupted: closing the pipes orders the end as well.
@@ -251,3 +260,12 @@ def _tags(command: Command) -> dict[str, str]:
 
 def _label(command: Command) -> str:
     return f"sweep={command.sweep} trial={command.trial}"
+
+
+def _listens(process: psutil.Process, port: int) -> bool:
+    with suppress(psutil.Error):
+        return any(
+            link.status == psutil.CONN_LISTEN and link.laddr.port == port
+            for link in process.net_connections("tcp")
+        )
+    return False

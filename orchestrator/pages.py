@@ -105,8 +105,12 @@ def print_summary(
         ties = f", not to be told from {len(ranking.ties) - 1} others" if ranking.ties[1:] else ""
         _say(f"best   {short(best.config)}")
         _say(f"       {best.value:.1f} {unit}{_range(best.low, best.high)}{ties}")
-        if ranking.gain is not None:
+        if best.config.is_plain:
+            _say("       speculation did not pay in any trial of this sweep")
+        elif ranking.gain is not None:
             _say(f"       {ranking.gain:.2f} x the best plain decode measured here")
+        if ranking.gain_over_baseline is not None:
+            _say(f"       {ranking.gain_over_baseline:.2f} x a server with nothing changed")
     folder = "" if state_dir == Path(".sweeps") else f" --state-dir {state_dir}"
     if status == "interrupted":
         _say(f"next   python -m orchestrator sweep FILE --resume{folder}")

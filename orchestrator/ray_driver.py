@@ -28,9 +28,9 @@ from orchestrator.serial_driver import result_of
 from orchestrator.state import State
 from orchestrator.sweep_run import SweepRun
 from orchestrator.tools import local_tools
-from orchestrator.trial import failed_result
+from orchestrator.trial import lost_result
 from orchestrator.trial_thread import TrialThread, order_data
-from sweeps.results import Phase, TrialResult
+from sweeps.results import Outcome, Phase, TrialResult
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ def drive(run: SweepRun, state: State) -> None:
     )
     previous = _terminate_like_interrupt()
     try:
+        run.settle()
         _tuner(run, state, gpus).fit()
     finally:
         _collect(run)
@@ -159,12 +160,16 @@ class RunSearcher(Searcher):  # type: ignore[misc] # Ray is untyped
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Take the end of a trial: reported, left in its folder, or lost with its process."""
+        """Take the end of a trial: reported, or lost with its process.
+
+        Tune tells of a trial that it cuts off before it has ended; `_collect` takes those.
+        """
         job = self._jobs.pop(trial_id, None)
-        if job is None:
-            return
         text = (result or {}).get("result")
-        self._run.on_result(TrialResult.from_data(json.loads(text)) if text else _leftover(job))
+        if job is not None and text:
+            self._run.on_result(TrialResult.from_data(json.loads(text)))
+        elif job is not None and error:
+            self._run.on_result(_leftover(job, "the process that ran the trial died"))
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: the study is the state."""
@@ -263,16 +268,16 @@ def _progress(job: TrialJob, report: dict[str, Any]) -> TrialProgress:
 def _collect(run: SweepRun) -> None:
     """Take the results of trials that Tune cut off."""
     for job in run.open_jobs:
-        run.on_result(_leftover(job))
+        run.on_result(_leftover(job, "the sweep was interrupted", Outcome.CANCELLED))
 
 
-def _leftover(job: TrialJob) -> TrialResult:
+def _leftover(job: TrialJob, reason: str, outcome: Outcome = Outcome.FAILED) -> TrialResult:
     """Find the result that a trial left in its folder; without one, end what it left running."""
-    LocalHost().reap(job.sweep_id, job.trial)
     data = read_json(job.result_path)
     if data is not None:
         return TrialResult.from_data(data)
-    return failed_result(job, "the process that ran the trial died")
+    LocalHost().reap(job.sweep_id, job.trial)
+    return lost_result(job, reason, outcome)
 
 
 def _terminate_like_interrupt() -> Any:

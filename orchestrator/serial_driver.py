@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from orchestrator.job import StopKind, StopOrder, TrialJob
 from orchestrator.sweep_run import SweepRun
-from orchestrator.trial import Tools, failed_result
+from orchestrator.trial import Tools, lost_result
 from orchestrator.trial_thread import TrialThread
 from sweeps.hosts import HostSpec
 from sweeps.results import TrialResult
@@ -23,6 +23,7 @@ def drive(run: SweepRun, tools_for: Callable[[HostSpec], Tools]) -> None:
     """Run a sweep to its end. KeyboardInterrupt stops the servers and comes out again."""
     running: dict[str, TrialThread] = {}
     tools = {host.name: tools_for(host) for host in run.sweep.hosts}
+    run.settle()
     try:
         while not run.is_over:
             _hand_out(run, running, tools)
@@ -41,7 +42,7 @@ def result_of(thread: TrialThread) -> TrialResult:
         return thread.result()
     except Exception as error:  # the one guard of the loop
         logger.exception("trial %s failed by a fault of ours", thread.job.trial)
-        return failed_result(thread.job, f"a fault of the platform: {error!r}")
+        return lost_result(thread.job, f"a fault of the platform: {error!r}")
 
 
 def _hand_out(run: SweepRun, running: dict[str, TrialThread], tools: dict[str, Tools]) -> None:

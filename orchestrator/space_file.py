@@ -77,7 +77,12 @@ def _settled(host: HostSpec, engine: EngineName, gpus: int) -> HostSpec:
     if chosen is EngineName.AUTO:
         chosen = EngineName.SGLANG if gpus else EngineName.EMULATED
     python = None if host.python is None else resolve_path(host.python, Path.cwd())
-    return replace(host, engine=chosen, python=None if chosen is EngineName.EMULATED else python)
+    return replace(
+        host,
+        engine=chosen,
+        python=None if chosen is EngineName.EMULATED else python,
+        env={name: resolve_path(value, Path.cwd()) for name, value in host.env.items()},
+    )
 
 
 def _host_problems(sweep: Sweep, host: HostSpec, gpus: int) -> list[Problem]:

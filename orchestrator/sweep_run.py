@@ -33,6 +33,9 @@ SMALLEST_WITH_CLOSING = 6
 """Sweeps of fewer trials spend all on the search."""
 
 
+TRACKER_OPEN_S = 60.0
+"""Wall seconds that a sweep waits for its tracker before the first trial."""
+
 STOP_ALPHA = 0.01
 """Chance, for one trial, of stopping a configuration that is as good as the leader."""
 
@@ -100,6 +103,11 @@ class SweepRun:
         start = SweepStart(self.sweep_id, self.sweep, emulated, self._resumed)
         for follower in self._followers:
             follower.sweep_started(start)
+
+    def settle(self) -> None:
+        """Let the tracker's start-up pass, so that the first trial has the machine to itself."""
+        if not self._tracker.wait_open(TRACKER_OPEN_S):
+            logger.warning("the tracker did not open in %g s; the sweep begins", TRACKER_OPEN_S)
 
     def next_job(self, host: HostSpec) -> TrialJob | None:
         """Hand out the next trial for a host; None when there is none now."""
@@ -231,7 +239,10 @@ class SweepRun:
         return large and self._search.proposed > 0 and self._left() <= CLOSING_TRIALS
 
     def _closing_proposal(self) -> Proposal | None:
-        """Measure the leader again, on a fresh start, and plain decode beside it."""
+        """Measure the leader again, on a fresh start, and plain decode beside it.
+
+        That is the best plain decode; where it leads itself, the baseline of all defaults.
+        """
         asked = [job.purpose for job in self.open_jobs] + [r.purpose for r in self._results]
         ranking = rank(
             self._results,
@@ -240,11 +251,12 @@ class SweepRun:
         )
         if ranking.best is None:
             return None
-        plain = ranking.plain.config if ranking.plain else self.sweep.space.plain()
+        best_plain = ranking.plain.config if ranking.plain else self.sweep.space.plain()
+        beside = self.sweep.space.plain() if ranking.best.config.is_plain else best_plain
         if Purpose.CONFIRM not in asked:
             return self._search.repeat(ranking.best.config, Purpose.CONFIRM)
         if asked.count(Purpose.BASELINE) < 2:
-            return self._search.repeat(plain, Purpose.BASELINE)
+            return self._search.repeat(beside, Purpose.BASELINE)
         return None
 
     def _stop_order(self, progress: TrialProgress) -> StopOrder | None:

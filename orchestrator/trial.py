@@ -27,7 +27,11 @@ from sweeps.values import Value
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.5
-"""Host seconds between two looks at a starting server; never faster than 20 per wall second."""
+"""Host seconds between two looks at a starting server."""
+
+LEAST_POLL_WALL_S = 0.05
+LEAST_SILENCE_WALL_S = 5.0
+"""Where a host is emulated faster than life, a busy machine must not look like a silent server."""
 
 WARM_UP_TOKENS = 64
 
@@ -172,7 +176,10 @@ class _TrialRun:
             if self._clock.now_s() > deadline_s:
                 self._hang(f"not healthy {plan.deadlines.start_s:g} s after its start", process)
             self._beat()
-            self._clock.sleep_s(max(POLL_S, 0.05 / max(self._clock.real_s(1.0), 1e-9)))
+            self._clock.sleep_s(max(POLL_S, self._host_s(LEAST_POLL_WALL_S)))
+        if not process.listens_on(plan.port):
+            self._check(process)
+            raise TrialEndError(Outcome.FAILED, f"another program answers on port {plan.port}")
         left_s = max(1.0, deadline_s - self._clock.now_s())
         if not self._tools.client.probe(plan.url, self._job.sweep.workload.dialect, left_s):
             self._check(process)
@@ -217,7 +224,7 @@ class _TrialRun:
             concurrency=workload.concurrency,
             dialect=workload.dialect,
             deadline_s=min(workload.measure_s, self._left_s()),
-            silence_s=self._job.sweep.budget.silence_s,
+            silence_s=max(self._job.sweep.budget.silence_s, self._host_s(LEAST_SILENCE_WALL_S)),
             on_progress=self._progress,
             should_stop=lambda: self._watch.order() is not None or process.poll() is not None,
         )
@@ -269,6 +276,10 @@ class _TrialRun:
     def _hang(self, what: str, process: Process) -> NoReturn:
         tail = next((line for line in reversed(process.log_tail(20)) if line.strip()), "no output")
         raise TrialEndError(Outcome.HUNG, f"{what}; last line: {tail.strip()[:200]}")
+
+    def _host_s(self, wall_s: float) -> float:
+        """Return how much of the host's time passes in a span on the wall."""
+        return wall_s / max(self._clock.real_s(1.0), 1e-9)
 
     def _left_s(self) -> float:
         return self._job.sweep.budget.trial_s - (self._clock.now_s() - self._started_s)
@@ -343,14 +354,14 @@ def _around(blocks: Sequence[float]) -> tuple[float | None, float | None, float 
     return rate, rate - half, rate + half
 
 
-def failed_result(job: TrialJob, reason: str) -> TrialResult:
-    """Stand in for the result of a trial whose own process or code failed."""
+def lost_result(job: TrialJob, reason: str, outcome: Outcome = Outcome.FAILED) -> TrialResult:
+    """Stand in for the result of a trial that could not write its own."""
     return TrialResult(
         trial=job.trial,
         sweep=job.sweep_id,
         number=job.number,
         config=job.config,
-        outcome=Outcome.FAILED,
+        outcome=outcome,
         reason=reason,
         phase=Phase.ADMITTED,
         emulated=job.host.emulated,

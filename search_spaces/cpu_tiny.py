@@ -15,6 +15,8 @@ sweep = Sweep(
         Choice("speculative_algorithm", [None, "NGRAM"]),
         IntRange("speculative_num_draft_tokens", 2, 12, NGRAM, log=True),
         Choice("speculative_ngram_max_bfs_breadth", [1, 2, 4, 8], NGRAM),
+        # The default of ten million trie nodes takes 1.8 GB and seconds to fill.
+        Choice("speculative_ngram_capacity", [100_000], NGRAM),
     ],
     rules=[
         Rule(
@@ -27,7 +29,9 @@ sweep = Sweep(
         "dtype": "float32",
         "mem_fraction_static": 0.1,
         "max_total_tokens": 8192,
+        # Pinned, since speculation would change both by itself.
         "max_running_requests": 8,
+        "disable_overlap_schedule": True,
         # The same attention in both arms; the default cannot verify drafts.
         "prefill_attention_backend": "intel_amx",
         "decode_attention_backend": "intel_amx",
@@ -45,6 +49,10 @@ sweep = Sweep(
             version="0.5.23",
             env={
                 "SGLANG_USE_CPU_ENGINE": "1",
+                "SGLANG_CACHE_DIR": "./.sglang-cpu/env/cache",
+                "SGLANG_JIT_CACHE_DIR": "./.sglang-cpu/env/cache/jit",
+                # No toolkit is needed; the n-gram code is compiled for the one that is named.
+                "CUDA_HOME": "/nonexistent",
                 "HF_HUB_OFFLINE": "1",
                 "TRANSFORMERS_OFFLINE": "1",
                 "OMP_NUM_THREADS": "1",

@@ -29,7 +29,7 @@ class HostSpec:
     gpus: int = 8
     version: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
-    time_scale: float = 30.0
+    time_scale: float = 50.0
     truth: str = "M"
 
     @property

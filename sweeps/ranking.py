@@ -37,13 +37,21 @@ class Ranking:
     best: Standing | None
     ties: tuple[Standing, ...]
     plain: Standing | None
+    """The best plain decode."""
+    baseline: Standing | None
+    """Plain decode with every setting at its default."""
 
     @property
     def gain(self) -> float | None:
-        """Return the best value over the best plain decode; 1 is no gain."""
-        if self.best is None or self.plain is None or self.plain.value == 0:
+        """Return the best value over the best plain decode; None where the best is plain itself."""
+        if self.best is None or self.best.config.is_plain:
             return None
-        return self.best.value / self.plain.value
+        return _ratio(self.best, self.plain)
+
+    @property
+    def gain_over_baseline(self) -> float | None:
+        """Return the best value over that of a server with nothing changed."""
+        return _ratio(self.best, self.baseline)
 
 
 def rank(results: Sequence[TrialResult], metric: str, *, higher_is_better: bool) -> Ranking:
@@ -55,12 +63,13 @@ def rank(results: Sequence[TrialResult], metric: str, *, higher_is_better: bool)
     standings = [_standing(group, metric) for group in groups.values()]
     standings.sort(key=lambda s: s.value, reverse=higher_is_better)
     if not standings:
-        return Ranking((), None, (), None)
+        return Ranking((), None, (), None, None)
     ties = tuple(s for s in standings if _is_tie(standings[0], s))
     baseline = next((r.config for r in results if r.purpose == "baseline"), None)
     best = min(ties, key=lambda s: (_changes(s.config, baseline), standings.index(s)))
     plain = next((s for s in standings if s.config.is_plain), None)
-    return Ranking(tuple(standings), best, ties, plain)
+    base = next((s for s in standings if s.config == baseline), None)
+    return Ranking(tuple(standings), best, ties, plain, base)
 
 
 def incumbent_bar(results: Sequence[TrialResult], metric: str) -> float | None:
@@ -74,6 +83,10 @@ def incumbent_bar(results: Sequence[TrialResult], metric: str) -> float | None:
         groups.setdefault(result.config.variant, []).append(result)
     bars = [s.low for g in groups.values() if (s := _standing(g, metric)).low is not None]
     return max(bars, default=None)
+
+
+def _ratio(best: Standing | None, other: Standing | None) -> float | None:
+    return best.value / other.value if best and other and other.value else None
 
 
 def _standing(group: list[TrialResult], metric: str) -> Standing:

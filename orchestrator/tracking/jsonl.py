@@ -49,6 +49,10 @@ class JsonlTracker:
         """Append the status."""
         self._append("sweep_ended", {"status": status})
 
+    def wait_open(self, deadline_s: float) -> bool:
+        """Return at once: there is nothing to open."""
+        return True
+
     def close(self, deadline_s: float) -> bool:
         """Tell whether every line was written; there is nothing to wait for."""
         with self._lock:

@@ -113,6 +113,10 @@ class MlflowWriter:
         """Write the count of each outcome and the best value, and end the run of the sweep."""
         self._put(SweepEnded(self._sweep, status, self._now_ms()))
 
+    def wait_open(self, deadline_s: float) -> bool:
+        """Wait until MLflow is imported and its store is open, once something was told."""
+        return self._loop.wait_open(deadline_s)
+
     def close(self, deadline_s: float) -> bool:
         """Write what is left within wall seconds; False if any of it is not written."""
         return self._loop.close(deadline_s)

@@ -54,7 +54,7 @@ class Sample:
 class Tracker(Protocol):
     """Keeps what it is told and decides nothing: a sweep ends the same with any tracker.
 
-    No method raises, and all but `close` return at once (in under a millisecond); what fails is
+    No method raises, and all but `wait_open` and `close` return at once (in under a millisecond); what fails is
     logged and the sweep goes on. Any thread may call. A sweep or trial that is told of twice is
     the same one, brought up to date: that is how a sweep is taken up again.
     """
@@ -77,6 +77,13 @@ class Tracker(Protocol):
 
     def sweep_ended(self, status: str) -> None:
         """Take the end of the sweep: finished, failed, or a word for being stopped."""
+        ...
+
+    def wait_open(self, deadline_s: float) -> bool:
+        """Wait for a slow start-up that the first telling set off; False at the deadline.
+
+        A measurement should not share its machine with imports and migrations.
+        """
         ...
 
     def close(self, deadline_s: float) -> bool:

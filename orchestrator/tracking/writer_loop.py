@@ -32,8 +32,13 @@ class WriterLoop:
         self._on_failure = on_failure
         self._backoff_s = tuple(backoff_s)
         self._given_up = Flag()
+        self._opened = Flag()
         self._thread = Thread(target=self._run, name="tracker-writer", daemon=True)
         self._thread.start()
+
+    def wait_open(self, deadline_s: float) -> bool:
+        """Wait until the first event was tried, with which the slow opening is over."""
+        return self._opened.wait(max(0.0, deadline_s))
 
     def close(self, deadline_s: float) -> bool:
         """Write what is left within wall seconds; False if any of it is not written."""
@@ -52,6 +57,7 @@ class WriterLoop:
             if isinstance(event, SweepEnded):
                 self._try_unwritten()
             self._try(event, self._backoff_s)
+            self._opened.set()
         self._try_unwritten()
 
     def _try_unwritten(self) -> None:

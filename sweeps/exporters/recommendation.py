@@ -18,6 +18,7 @@ class Recommendation:
     metric: str
     unit: str
     gain: float | None
+    """Over the best plain decode; None where plain decode is what is recommended."""
     ties: int
     program: tuple[str, ...]
     """Interpreter, -m and module; the rest of the command line is in `options`."""
@@ -31,7 +32,7 @@ class Recommendation:
         interval = ""
         if self.best.low is not None and self.best.high is not None:
             interval = f" (95 % interval {self.best.low:.1f} to {self.best.high:.1f})"
-        gain = "" if self.gain is None else f", {self.gain:.2f} x the best plain decode"
+        gain = ", plain decode" if self.gain is None else f", {self.gain:.2f} x best plain decode"
         word = "EMULATED: " if self.trial.emulated else ""
         return f"{word}{self.metric} {self.best.value:.1f} {self.unit}{interval}{gain}"
 

@@ -246,3 +246,33 @@ def test_hosts_do_not_follow_the_owner_into_another_directory(
     monkeypatch.chdir(os.sep)
     assert process.log_tail(1) == ["up"]
     assert process.stop().clean
+
+
+_LISTEN = """
+import os, socket, sys, time
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+if os.fork() == 0:
+    print("up", flush=True)
+    time.sleep(600)
+server.close()
+time.sleep(600)
+"""
+
+
+def test_a_port_belongs_to_the_tree_that_listens_on_it(
+    host: Host, sweep: str, tmp_path: Path
+) -> None:
+    port = host.free_port()
+    command = Command((*python(_LISTEN), str(port)), {}, tmp_path / "log", sweep, "t1")
+    owner = host.start(command)
+    other = host.start(Command(python(_REST), {}, tmp_path / "other", sweep, "t2"))
+    try:
+        wait_ready_line(owner)
+        wait_ready_line(other)
+        assert owner.listens_on(port)
+        assert not other.listens_on(port)
+        assert not owner.listens_on(port + 1)
+    finally:
+        owner.stop()
+        other.stop()
+    assert not owner.listens_on(port)

@@ -23,6 +23,7 @@ def test_the_highest_rate_wins_and_the_gain_is_over_the_best_plain() -> None:
     assert ranking.best is not None
     assert ranking.best.config == ngram(4)
     assert ranking.gain == 1.5
+    assert ranking.gain_over_baseline == 150 / 80
 
 
 def test_a_lower_metric_can_be_the_goal() -> None:
