@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from infra import reaper
 from infra.engines import ENGINES, emulated_environment
+from orchestrator.signals import terminate_like_interrupt
 from orchestrator.space_file import load_sweep, prepare
 from orchestrator.state import State, StateInUseError, new_sweep_id
 from sweeps.config import Config
@@ -188,7 +189,9 @@ def _drive(sweep_id: str, sweep: Sweep, state: State, *, use_ray: bool) -> tuple
     finally:
         reaper.reap(sweep_id)
         run.end(status)
-        if not tracker.close(TRACKER_CLOSE_S):
+        closed = tracker.close(TRACKER_CLOSE_S)
+        logger.info("sweep=%s tracker closed: %s", sweep_id, closed)
+        if not closed:
             logger.warning("MLflow did not take everything; the results are all in %s", state.root)
     return status, run
 
@@ -202,7 +205,8 @@ def _run_driver(run: "SweepRun", state: State, *, use_ray: bool) -> None:
         from orchestrator import serial_driver
         from orchestrator.tools import local_tools
 
-        serial_driver.drive(run, local_tools)
+        with terminate_like_interrupt():
+            serial_driver.drive(run, local_tools)
 
 
 @contextmanager

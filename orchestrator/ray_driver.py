@@ -5,8 +5,7 @@ import json
 import logging
 import math
 import os
-import signal
-import threading
+import time
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -22,9 +21,11 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from infra.local_host import LocalHost
+from infra.reaper import find_tagged
 from orchestrator.files import read_json, write_json
 from orchestrator.job import StopKind, StopOrder, TrialJob, TrialProgress
 from orchestrator.serial_driver import result_of
+from orchestrator.signals import terminate_like_interrupt
 from orchestrator.state import State
 from orchestrator.sweep_run import SweepRun
 from orchestrator.tools import local_tools
@@ -69,15 +70,15 @@ def drive(run: SweepRun, state: State) -> None:
         logging_level=logging.ERROR,
         object_store_memory=OBJECT_STORE_BYTES,
     )
-    previous = _terminate_like_interrupt()
+    logger.info("sweep=%s Ray is up", run.sweep_id)
     try:
-        run.settle()
-        _tuner(run, state, gpus).fit()
+        with terminate_like_interrupt():
+            run.settle()
+            _tuner(run, state, gpus).fit()
     finally:
         _collect(run)
+        logger.info("sweep=%s Ray ends", run.sweep_id)
         ray.shutdown()
-        if previous is not None:
-            signal.signal(signal.SIGTERM, previous)
         del _RUNS[run.sweep_id]
 
 
@@ -272,16 +273,19 @@ def _collect(run: SweepRun) -> None:
 
 
 def _leftover(job: TrialJob, reason: str, outcome: Outcome = Outcome.FAILED) -> TrialResult:
-    """Find the result that a trial left in its folder; without one, end what it left running."""
-    data = read_json(job.result_path)
-    if data is not None:
-        return TrialResult.from_data(data)
+    """Find the result that a trial leaves in its folder; without one, end what it left running.
+
+    The trial, or the guard that it left behind, may still be stopping the server.
+    """
+    deadline_s = time.monotonic() + STOP_WAIT_S
+    while time.monotonic() < deadline_s:
+        data = read_json(job.result_path)
+        if data is not None:
+            return TrialResult.from_data(data)
+        if not find_tagged(job.sweep_id, job.trial):
+            break
+        time.sleep(0.1)
     LocalHost().reap(job.sweep_id, job.trial)
-    return lost_result(job, reason, outcome)
-
-
-def _terminate_like_interrupt() -> Any:
-    """Let SIGTERM end a sweep as Ctrl-C does; Ray's own handler would leave servers behind."""
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    return signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    result = lost_result(job, reason, outcome)
+    write_json(job.result_path, result.as_data())
+    return result

@@ -106,7 +106,9 @@ class SweepRun:
 
     def settle(self) -> None:
         """Let the tracker's start-up pass, so that the first trial has the machine to itself."""
-        if not self._tracker.wait_open(TRACKER_OPEN_S):
+        opened = self._tracker.wait_open(TRACKER_OPEN_S)
+        logger.info("sweep=%s tracker open: %s", self.sweep_id, opened)
+        if not opened:
             logger.warning("the tracker did not open in %g s; the sweep begins", TRACKER_OPEN_S)
 
     def next_job(self, host: HostSpec) -> TrialJob | None:
@@ -125,6 +127,7 @@ class SweepRun:
             purpose=proposal.purpose,
         )
         job.folder.mkdir(parents=True, exist_ok=True)
+        logger.info("sweep=%s trial=%s starts: %s", self.sweep_id, job.trial, job.config)
         self._open[job.trial] = (job, proposal)
         self._tracker.trial_started(
             TrialCard(
@@ -165,6 +168,9 @@ class SweepRun:
         if opened is None:
             return
         job, proposal = opened
+        logger.info(
+            "sweep=%s trial=%s %s %s", self.sweep_id, result.trial, result.outcome, result.reason
+        )
         self._note_spread(result)
         self._results.append(result)
         self._search.tell(proposal, result)
@@ -175,6 +181,7 @@ class SweepRun:
 
     def end(self, status: str) -> None:
         """Tell everybody that the sweep is over."""
+        logger.info("sweep=%s %s", self.sweep_id, status)
         self._tracker.sweep_ended(status)
         for follower in self._followers:
             follower.sweep_ended(status)

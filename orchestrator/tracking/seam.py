@@ -54,9 +54,9 @@ class Sample:
 class Tracker(Protocol):
     """Keeps what it is told and decides nothing: a sweep ends the same with any tracker.
 
-    No method raises, and all but `wait_open` and `close` return at once (in under a millisecond); what fails is
-    logged and the sweep goes on. Any thread may call. A sweep or trial that is told of twice is
-    the same one, brought up to date: that is how a sweep is taken up again.
+    No method raises, and all but `wait_open` and `close` return at once (in under a millisecond);
+    what fails is logged and the sweep goes on. Any thread may call. A sweep or trial that is told
+    of twice is the same one, brought up to date: that is how a sweep is taken up again.
     """
 
     def sweep_started(self, card: SweepCard) -> None:

@@ -204,6 +204,6 @@ def test_a_store_that_fails_is_told_by_close_alone(kind: Kind, tmp_path: Path) -
 def test_it_is_open_once_its_first_event_was_tried(kind: Kind, tmp_path: Path) -> None:
     for make in (kind.make, kind.make_broken):
         tracker = make(tmp_path)
-        tracker.sweep_started(47:            case "sweep_started":)
-        assert tracker.wait_open(60.0)
-        tracker.close(60.0)
+        tracker.sweep_started(stores.SWEEP)
+        assert tracker.wait_open(CLOSE_S)
+        tracker.close(CLOSE_S)

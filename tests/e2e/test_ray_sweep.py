@@ -1,6 +1,9 @@
 """Sweeps on Ray Tune as a user runs them: to the end, interrupted, killed, resumed."""
 
+import os
 import signal
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,20 +34,33 @@ def test_a_sweep_ends_with_a_recommendation_and_leaves_nothing(tmp_path: Path) -
         wait_until_nothing_is_left(tmp_path, port)
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_sweep_exits_130_keeps_its_trials_and_resumes(
-    tmp_path: Path, ending: signal.Signals
+def _ctrl_c(process: subprocess.Popen[str]) -> None:
+    """Do what a terminal does: the signal goes to every process of the job."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
+def _terminate(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [(_ctrl_c, ()), (_terminate, ()), (_terminate, ("--no-ray",))],
+    ids=["ctrl-c", "sigterm", "sigterm without ray"],
+)
+def test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial(
+    tmp_path: Path, end: Callable[[subprocess.Popen[str]], None], words: tuple[str, ...]
 ) -> None:
     write_space(tmp_path, "cut", trials=2, max_tokens=200_000)
-    with started(tmp_path, "sweep", "cut.py") as process:
+    with started(tmp_path, "sweep", "cut.py", *words) as process:
         port = wait_for_phase(tmp_path, "measuring")
-        process.send_signal(ending)
+        end(process)
         output, _ = process.communicate(timeout=100)
     assert process.returncode == 130, output
     assert "--resume" in output
     wait_until_nothing_is_left(tmp_path, port)
     (row,) = trials(tmp_path)
-    assert row["outcome"] == "cancelled"
+    assert row["outcome"] == "cancelled", row["reason"]
 
 
 def test_a_killed_driver_leaves_no_server_and_its_sweep_resumes(tmp_path: Path) -> None:
