@@ -36,6 +36,8 @@ class StopReport:
     exit_code: int | None
     killed: int
     survivors: int
+    root_s: float | None = field(default=None, compare=False)
+    """Wall seconds from the order to the root's exit; None where the exit was not seen."""
 
     @property
     def clean(self) -> bool:

@@ -101,6 +101,7 @@ class GuardedProcess:
         self._pid = pid
         self._heartbeat = Heartbeat(link, command.lease_s / 4)
         self._exit_code: int | None = None
+        self._exited_at_s: float | None = None
         self._stopped: Stopped | None = None
         self._guard_lost = False
         self._report: StopReport | None = None
@@ -136,6 +137,7 @@ class GuardedProcess:
         return False
 
     def _end(self, grace_s: float) -> StopReport:
+        ordered_at_s = time.monotonic()
         # Also where the caller is interrupted: closing the pipes orders the end as well.
         try:
             self._heartbeat.end()
@@ -146,8 +148,14 @@ class GuardedProcess:
             self._link.close()
         stopped = self._stopped
         if stopped and not stopped.survivors:
-            return StopReport(stopped.code, stopped.killed, 0)
+            return StopReport(stopped.code, stopped.killed, 0, self._root_s(ordered_at_s))
         return self._end_by_tag(stopped.killed if stopped else 0)
+
+    def _root_s(self, ordered_at_s: float) -> float | None:
+        """Return how long after the order the root was gone: 0 if it was gone before."""
+        if self._exited_at_s is None:
+            return None
+        return max(0.0, self._exited_at_s - ordered_at_s)
 
     def _await_end(self, wait_s: float) -> None:
         """Wait until the guard itself has ended, which is after it has told of the end."""
@@ -170,6 +178,7 @@ class GuardedProcess:
             match event:
                 case Exited(code):
                     self._exit_code = code
+                    self._exited_at_s = time.monotonic()
                 case Stopped():
                     self._stopped = event
                 case Started() | Refused():

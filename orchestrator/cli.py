@@ -18,6 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help and errors: the framed ones cost half of the start
     help="Sweeps of speculative decoding and communication settings for SGLang.",
 )
 
@@ -103,7 +104,7 @@ def export(
     form: Annotated[str, typer.Option("--format", help="json or sh.")] = "sh",
     output: Annotated[Path | None, typer.Option(help="A file; standard output if none.")] = None,
 ) -> None:
-    """Write the best configuration of a sweep (the newest, if none is named)."""
+    """Write the best configuration of the newest sweep, or of one named."""
     from orchestrator.commands import export_best
 
     with _bad_input_exits():
@@ -137,7 +138,7 @@ def emulate(
     time_scale: Annotated[float, typer.Option(min=0.001, help="Times faster than life.")] = 1.0,
     truth: Annotated[str, typer.Option(help="The hidden cost model: S, M or G.")] = "M",
 ) -> None:
-    """Run an EMULATED SGLang server in this terminal, with SGLang's own flags."""
+    """Run an EMULATED SGLang server here, with SGLang's own flags."""
     from orchestrator.commands import emulate_server
 
     raise typer.Exit(emulate_server(context.args, time_scale, truth))

@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import reaper
 from infra.engines import ENGINES, emulated_environment
 from orchestrator.signals import terminate_like_interrupt
 from orchestrator.space_file import load_sweep, prepare
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
     from orchestrator.sweep_run import SweepRun
 
 logger = logging.getLogger(__name__)
+
+EXPERIMENT = "sweeps"
+"""MLflow's experiment that holds all sweeps of a state folder."""
 
 TRACKER_CLOSE_S = 120.0
 """Wall seconds that the end of a sweep waits for its tracker."""
@@ -133,15 +135,19 @@ def export_best(state_dir: Path, sweep_id: str | None, form: str) -> str | None:
 
 
 def serve(state_dir: Path, port: int, on_ready: Callable[[str], None]) -> None:
-    """Serve the MLflow UI until interrupted; `on_ready` gets its address."""
-    from orchestrator.tracking.ui import UiError, serve_ui
+    """Serve the MLflow UI until interrupted; `on_ready` gets the page to open."""
+    from orchestrator.tracking.ui import UiError, serve_ui, sweeps_page
 
     state = State(state_dir)
     if not state.sweep_ids():
         raise _bad("--state-dir", str(state_dir), "no sweep lies there", "Run a sweep first.")
     try:
         serve_ui(
-            state.mlflow_uri, state.artifact_root, port, state.root / "ui.log", on_ready=on_ready
+            state.mlflow_uri,
+            state.artifact_root,
+            port,
+            state.root / "ui.log",
+            on_ready=lambda address: on_ready(sweeps_page(address, EXPERIMENT)),
         )
     except UiError as error:
         raise _bad("--port", str(port), str(error), "Try another port.") from error
@@ -169,13 +175,14 @@ def clean_up(state_dir: Path) -> dict[str, int]:
 def _drive(sweep_id: str, sweep: Sweep, state: State, *, use_ray: bool) -> tuple[str, "SweepRun"]:
     from rich.console import Console
 
+    from infra import reaper
     from orchestrator.display import follower_for
     from orchestrator.search.study import StudySearch
     from orchestrator.sweep_run import Attendants, SweepRun
     from orchestrator.tracking.mlflow_writer import MlflowWriter
 
     console = Console()
-    tracker = MlflowWriter(state.mlflow_uri, state.artifact_root, "sweeps")
+    tracker = MlflowWriter(state.mlflow_uri, state.artifact_root, EXPERIMENT)
     search = StudySearch(sweep, state.study_path, sweep_id)
     attendants = Attendants(tracker, [follower_for(console)])
     run = SweepRun(sweep_id, sweep, state, search, attendants)
@@ -220,6 +227,8 @@ def _locked(state: State, who: str) -> Iterator[None]:
 
 
 def _end_leftovers(state: State) -> dict[str, int]:
+    from infra import reaper
+
     ours = set(state.sweep_ids())
     return {name: reaper.reap(name) for name in reaper.all_tags() if name in ours}
 

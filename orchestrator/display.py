@@ -9,8 +9,15 @@ from rich.text import Text
 
 from orchestrator.events import Follower, SweepStart, Tally
 from orchestrator.job import TrialJob, TrialProgress
-from sweeps.config import Config
-from sweeps.results import Estimate, Outcome, TrialResult
+from orchestrator.wording import (
+    accept_text,
+    headline,
+    progress_text,
+    rate_text,
+    short,
+    tally_text,
+)
+from sweeps.results import Outcome, TrialResult
 
 ROWS_SHOWN = 15
 
@@ -85,9 +92,9 @@ class LiveTable:
         for job, progress in self._running.values():
             phase = progress.phase.value if progress else "admitted"
             table.add_row(
-                str(job.number), Text(phase, "bold"), _rate_so_far(progress), "", short(job.config)
+                str(job.number), Text(phase, "bold"), progress_text(progress), "", short(job.config)
             )
-        return Group(table, Text(_tally_text(self._tally)))
+        return Group(table, Text(tally_text(self._tally)))
 
 
 class PlainLines:
@@ -116,7 +123,7 @@ class PlainLines:
         if result.reason:
             parts.append(result.reason)
         self._say("  ".join(part for part in parts if part))
-        self._say(f"          {_tally_text(tally)}")
+        self._say(f"          {tally_text(tally)}")
 
     def sweep_ended(self, status: str) -> None:
         """Print the end."""
@@ -124,75 +131,3 @@ class PlainLines:
 
     def _say(self, line: str) -> None:
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def headline(start: SweepStart) -> str:
-    """Say what runs, and first of all whether it is emulated."""
-    sweep = start.sweep
-    where = ", ".join(host.name for host in sweep.hosts)
-    if start.emulated:
-        scale = max(host.clock_scale for host in sweep.hosts)
-        where += f": EMULATED, no GPU is used, {scale:g} x faster than life"
-    text = f"sweep {start.sweep_id} on {where}; {sweep.budget.trials} trials"
-    return text + (f", {start.done_trials} of them done before" if start.done_trials else "")
-
-
-def short(config: Config) -> str:
-    """Write a configuration on a short line: unset and switched-off settings are left out."""
-    shown = [
-        f"{_abbreviated(name)}={value}"
-        for name, value in config.items()
-        if value is not None and value is not False and name != "speculative_algorithm"
-    ]
-    return " ".join([config.algorithm or "plain", *shown])
-
-
-def rate_text(result: TrialResult) -> str:
-    """Write the rate of a trial with its interval, or the bound that stopped it."""
-    rate = result.estimates.get("decode_tok_s")
-    if rate is None:
-        return ""
-    if result.outcome is Outcome.STOPPED and result.bound is not None:
-        return f"{rate.value:.1f} tok/s, at most {result.bound:.1f}"
-    return f"{rate.value:.1f} tok/s{_interval(rate)}"
-
-
-def accept_text(result: TrialResult) -> str:
-    """Write the accept length of a trial."""
-    length = result.value("accept_length")
-    return "" if length is None else f"{length:.2f}"
-
-
-def _interval(rate: Estimate) -> str:
-    if rate.low is None or rate.high is None:
-        return ""
-    sign = "~" if rate.provisional else "±"
-    return f" {sign}{(rate.high - rate.low) / 2:.1f}"
-
-
-def _rate_so_far(progress: TrialProgress | None) -> str:
-    if progress is None or progress.tok_s is None:
-        return ""
-    if progress.low is None or progress.high is None:
-        return f"{progress.tok_s:.1f} tok/s"
-    return f"{progress.tok_s:.1f} tok/s ±{(progress.high - progress.low) / 2:.1f}"
-
-
-def _tally_text(tally: Tally | None) -> str:
-    if tally is None:
-        return ""
-    parts = [f"{tally.trials_done}/{tally.trials_planned} trials"]
-    for name, result in (("leader", tally.incumbent), ("plain", tally.plain)):
-        if result is not None:
-            parts.append(f"{name} {rate_text(result)}")
-    parts.append(f"{tally.gpu_hours:.2f} GPU-hours")
-    if tally.left_s is not None:
-        parts.append(f"about {tally.left_s:.0f} s left")
-    return " · ".join(parts)
-
-
-def _abbreviated(name: str) -> str:
-    for prefix in ("speculative_ngram_", "speculative_", "SGLANG_", "NCCL_"):
-        if name.startswith(prefix):
-            return name.removeprefix(prefix)
-    return name

@@ -1,14 +1,13 @@
 """What the commands print for people."""
 
 import shlex
+import sys
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-
-from orchestrator.display import short
+from orchestrator.wording import short
 from sweeps.axes import conditions, is_environment
 from sweeps.config import Config
 from sweeps.launch import LaunchPlan
@@ -19,12 +18,13 @@ from sweeps.space import values_text
 from sweeps.sweep import Sweep
 from sweeps.values import show
 
-_console = Console(soft_wrap=True)
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def print_space(sweep: Sweep) -> None:
     """Show the axes, rules, fixed settings and size of a sweep."""
-    table = Table(title=f"{sweep.name}: {sweep.model.path}", title_justify="left")
+    table = _table(f"{sweep.name}: {sweep.model.path}")
     table.add_column("axis", no_wrap=True)
     for name in ("kind", "values", "exists when"):
         table.add_column(name)
@@ -32,7 +32,7 @@ def print_space(sweep: Sweep) -> None:
         when = [f"{n} is {' or '.join(map(show, v))}" for n, v in conditions(axis).items()]
         kind = "environment" if is_environment(axis.name) else "flag"
         table.add_row(axis.name, kind, values_text(axis), " and ".join(when) or "always")
-    _console.print(table)
+    _show(table)
     for rule in sweep.rules:
         _say(f"rule   {rule.must}: {rule.message}")
     for name, value in sweep.fixed.items():
@@ -64,13 +64,13 @@ def print_trials(rows: Sequence[dict[str, object]]) -> None:
     for sweep_id, group in groupby(rows, key=lambda row: row["sweep"]):
         trials = list(group)
         word = "EMULATED " if any(row["emulated"] for row in trials) else ""
-        table = Table(title=f"{word}sweep {sweep_id}", title_justify="left")
+        table = _table(f"{word}sweep {sweep_id}")
         for name in ("trial", "outcome", "tok/s", "95 % interval", "accept length"):
             table.add_column(name, no_wrap=True)
         table.add_column("configuration", overflow="fold")
         for row in trials:
             table.add_row(*_trial_cells(row))
-        _console.print(table)
+        _show(table)
 
 
 def _trial_cells(row: dict[str, object]) -> list[str]:
@@ -128,4 +128,17 @@ def _number(value: object, digits: int = 1) -> str:
 
 
 def _say(line: str) -> None:
-    _console.print(line, highlight=False, markup=False)
+    """Print a line as it is: a terminal may wrap it, and a command in it can be copied."""
+    sys.stdout.write(f"{line}\n")
+
+
+def _table(title: str) -> "Table":
+    from rich.table import Table  # slow to import, and most pages have no table
+
+    return Table(title=title, title_justify="left")
+
+
+def _show(table: "Table") -> None:
+    from rich.console import Console
+
+    Console(soft_wrap=True).print(table)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from statistics import fmean
 from typing import NoReturn, Protocol
@@ -156,15 +156,16 @@ class _TrialRun:
             trial=job.trial,
             grace_s=max(2.0, self._clock.real_s(plan.deadlines.stop_grace_s)),
         )
-        self._enter(Phase.STARTING)
         process = self._tools.host.start(command)
         try:
+            self._enter(Phase.STARTING)
             yield process
         finally:
             self._enter(Phase.STOPPING)
             if process.poll() is None:
                 ServerControl(plan.url, answer_s=2.0).abort_all()
             report = process.stop()
+            self._spool.append("stop", asdict(report))
             self._survivors = report.survivors + self._tools.host.reap(job.sweep_id, job.trial)
 
     def _wait_until_ready(self, plan: LaunchPlan, process: Process) -> None:

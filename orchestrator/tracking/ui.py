@@ -1,6 +1,7 @@
 """The MLflow user interface, as a server that is started, shown and stopped."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 
 import psutil
+
+from orchestrator.tracking.ui_view import runs_url
 
 _HOST = "127.0.0.1"
 _POLL_S = 0.25
@@ -177,13 +181,27 @@ def _require_alive(server: subprocess.Popen[bytes], log_path: Path) -> None:
         raise UiError(f"the server ended with {code}\n{_last_lines(log_path)}")
 
 
+def sweeps_page(address: str, experiment: str) -> str:
+    """Return the page of an experiment with its trials, best first; else the front page."""
+    query = urllib.parse.urlencode({"experiment_name": experiment})
+    answer = _get(f"{address}/api/2.0/mlflow/experiments/get-by-name?{query}")
+    if answer is None:
+        return address
+    return runs_url(address, str(json.loads(answer)["experiment"]["experiment_id"]))
+
+
 def _is_healthy(address: str) -> bool:
+    return _get(f"{address}/health") is not None
+
+
+def _get(url: str) -> bytes | None:
+    """Return the body of a good answer; None for any other."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"{address}/health", timeout=5) as answer:
-            return bool(answer.status == 200)
+        with opener.open(url, timeout=5) as answer:
+            return bytes(answer.read()) if answer.status == 200 else None
     except (urllib.error.URLError, TimeoutError, ConnectionError):
-        return False
+        return None
 
 
 def _last_lines(log_path: Path, lines: int = 20) -> str:

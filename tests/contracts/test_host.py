@@ -74,7 +74,9 @@ def test_an_exit_code_is_told(
 ) -> None:
     process = host.start(Command(python(code), {}, tmp_path / "log", sweep, "t1"))
     assert wait_exit(process) == expected
-    assert process.stop() == StopReport(expected, 0, 0)
+    report = process.stop()
+    assert report == StopReport(expected, 0, 0)
+    assert report.root_s == 0
 
 
 def test_a_stop_is_safe_twice(host: Host, sweep: str, tmp_path: Path) -> None:
@@ -101,7 +103,10 @@ while True:
 """
     process = host.start(Command(python(code), {}, tmp_path / "log", sweep, "t1", grace_s=0.0))
     wait_ready_line(process)
-    assert process.stop(30.0) == StopReport(5, 0, 0)
+    report = process.stop(30.0)
+    assert report == StopReport(5, 0, 0)
+    assert report.root_s is not None
+    assert report.root_s > 0
     assert process.log_tail(1) == ["saved"]
 
 

@@ -44,6 +44,13 @@ class FakeDriver(ModuleType):
         return SimpleNamespace(total=100, used=7)
 
 
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the driver's library be found, wherever the test runs."""
+    monkeypatch.setattr("infra.gpus._is_installed", lambda: True)
+
+
+@pytest.mark.usefixtures("installed")
 def test_reads_what_the_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = FakeDriver("pynvml")
     monkeypatch.setitem(sys.modules, "pynvml", driver)
@@ -55,6 +62,7 @@ def test_reads_what_the_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     assert driver.opened == 0
 
 
+@pytest.mark.usefixtures("installed")
 def test_no_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = FakeDriver("pynvml")
 
@@ -66,9 +74,20 @@ def test_no_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (count_gpus(), list_gpus()) == (0, ())
 
 
+@pytest.mark.usefixtures("installed")
 def test_no_library_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert count_gpus() == 0
+
+
+def test_without_the_library_of_the_driver_nothing_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = FakeDriver("pynvml")
+    monkeypatch.setattr("infra.gpus._is_installed", lambda: False)
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
+    assert list_gpus() == ()
+    assert driver.opened == 0
 
 
 def test_this_machine_can_be_asked() -> None:

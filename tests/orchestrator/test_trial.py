@@ -90,6 +90,7 @@ def test_a_speculative_trial_is_measured_and_agrees_with_the_servers_own_log(
     assert result.gpu_hours == pytest.approx(8 * sum(result.phase_s.values()) / 3600, rel=0.05)
     kinds = [json.loads(line)["kind"] for line in job.spool_path.read_text().splitlines()]
     assert kinds.count("request") == 2 + 1 + 8
+    assert kinds.count("stop") == 1
 
 
 def test_plain_decode_has_an_accept_length_of_one(tmp_path: Path) -> None:

@@ -1,0 +1,135 @@
+"""The real SGLang on a CPU: measured, held against its own log, refused, and exported."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.local_host import LocalHost
+from infra.reaper import all_tags
+from infra.sglang_cpu.build import build
+from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
+from orchestrator.job import StopOrder, TrialJob, TrialProgress
+from orchestrator.space_file import load_sweep, prepare
+from orchestrator.tools import local_tools
+from orchestrator.trial import run_trial
+from sweeps.config import Config
+from sweeps.results import Outcome
+from tests.e2e.sweeping import ROOT, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+SPACE = """
+from dataclasses import replace
+from search_spaces.cpu_tiny import sweep as whole
+
+sweep = replace(
+    whole,
+    workload=replace(whole.workload, measured_prompts=8, cold_prompts=1),
+    budget=replace(whole.budget, trials=3),
+)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def environment() -> None:
+    """Build the environment and the model where they are not yet built."""
+    build(EnvLayout(ROOT / DEFAULT_ENV), ROOT / DEFAULT_MODEL, print)
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the state folder of a finished sweep."""
+    folder = tmp_path_factory.mktemp("real")
+    (folder / "space.py").write_text(SPACE)
+    words = ("sweep", str(folder / "space.py"), "--no-ray", "--state-dir", str(folder / "state"))
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", *words],
+        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "EMULATED" not in done.stdout
+    return folder / "state"
+
+
+def test_every_trial_is_measured_and_its_accept_length_is_what_sglang_logged(state: Path) -> None:
+    rows = json.loads(run(ROOT, "trials", "--json", "--state-dir", str(state)).stdout)
+    assert [row["outcome"] for row in rows] == ["measured"] * 3
+    assert not any(row["emulated"] for row in rows)
+    speculative = [row for row in rows if row["config"]["speculative_algorithm"] == "NGRAM"]
+    assert speculative
+    for row in speculative:
+        assert row["accept_length"] > 1.05
+        # A verify step at the end of a request may accept more than the request still takes.
+        assert row["log_accept_length"] == pytest.approx(row["accept_length"], rel=0.04)
+        asked = row["config"]["speculative_num_draft_tokens"]
+        assert row["effective"]["speculative_num_draft_tokens"] == asked
+        assert row["steps_per_s"] * row["accept_length"] == pytest.approx(
+            row["decode_tok_s"], rel=0.1
+        )
+    plain = [row for row in rows if row["config"]["speculative_algorithm"] is None]
+    assert [row["accept_length"] for row in plain] == [1.0] * len(plain)
+    assert not {row["sweep"] for row in rows} & all_tags().keys()
+
+
+def test_the_exported_script_starts_a_server_that_answers(state: Path, tmp_path: Path) -> None:
+    script = tmp_path / "serve.sh"
+    exported = run(ROOT, "export", "--state-dir", str(state), "--output", str(script))
+    assert exported.returncode == 0
+    port = LocalHost().free_port()
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(
+            [str(script)], env={"PATH": os.environ["PATH"], "PORT": str(port)},
+            stdout=log, stderr=log, cwd=tmp_path, start_new_session=True,
+        )  # fmt: skip
+    try:
+        assert _first_words(f"http://127.0.0.1:{port}", server)
+    finally:
+        server.terminate()
+        try:
+            server.wait(timeout=60)
+        finally:
+            if server.poll() is None:
+                os.killpg(server.pid, signal.SIGKILL)
+
+
+def _first_words(url: str, server: subprocess.Popen[bytes]) -> str:
+    body = json.dumps({"text": "def main():", "sampling_params": {"max_new_tokens": 8}}).encode()
+    request = urllib.request.Request(f"{url}/generate", body, {"Content-Type": "application/json"})
+    end_s = time.monotonic() + 300
+    while time.monotonic() < end_s and server.poll() is None:
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return str(json.load(answer)["text"])
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.5)
+    raise AssertionError(f"no answer; the server ended with {server.poll()}")
+
+
+class _Nobody:
+    def report(self, progress: TrialProgress) -> None: ...
+
+    def order(self) -> StopOrder | None:
+        return None
+
+
+def test_flags_that_sglang_refuses_are_infeasible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    path = ROOT / "search_spaces" / "cpu_tiny.py"
+    sweep = prepare(load_sweep(path), path)
+    config = Config.of({"speculative_algorithm": None, "sampling_backend": "no-such-backend"})
+    host = sweep.hosts[0]
+    job = TrialJob("real-refused", "real-refused", 0, replace(sweep), config, host, tmp_path)
+    result = run_trial(job, local_tools(host), _Nobody())
+    assert result.outcome is Outcome.INFEASIBLE, result.reason
+    assert "no-such-backend" in result.reason
