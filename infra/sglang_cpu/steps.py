@@ -1,5 +1,6 @@
 """What a build runs, as values that can be printed, compared and run."""
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -115,12 +116,12 @@ def env_steps(env: EnvLayout) -> tuple[Step, ...]:
             variables=installer_variables(),
         ),
         CopyStandIns(env),
-        _pip(
-            env,
+        _install(
+            pinned_installer(env),
             "install the pinned packages",
             ("--no-deps", "--require-hashes", "-r", str(layout.REQUIREMENTS)),
         ),
-        _pip(env, f"install {TORCH}", (TORCH,)),
+        _install(pip(env), f"install {TORCH}", (TORCH,)),
         Command(
             "import SGLang and compile the n-gram corpus",
             (str(env.python), str(layout.WARM_UP_SCRIPT)),
@@ -130,9 +131,21 @@ def env_steps(env: EnvLayout) -> tuple[Step, ...]:
     )
 
 
-def _pip(env: EnvLayout, title: str, arguments: tuple[str, ...]) -> Command:
-    pip = (str(env.python), "-m", "pip", "install", *_PIP_FLAGS, "--only-binary", ":all:")
-    return Command(title, (*pip, *arguments), deadline_s=1800, variables=installer_variables())
+def pip(env: EnvLayout) -> tuple[str, ...]:
+    """Return the environment's own pip, which looks wherever the machine's settings say."""
+    return (str(env.python), "-m", "pip", "install", *_PIP_FLAGS)
+
+
+def pinned_installer(env: EnvLayout) -> tuple[str, ...]:
+    """Return what installs the pinned packages: uv where it is, ten times as fast, or pip."""
+    if importlib.util.find_spec("uv") is None:
+        return pip(env)
+    return (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(env.python))
+
+
+def _install(installer: tuple[str, ...], title: str, arguments: tuple[str, ...]) -> Command:
+    argv = (*installer, "--only-binary", ":all:", *arguments)
+    return Command(title, argv, deadline_s=1800, variables=installer_variables())
 
 
 def model_steps(env: EnvLayout, model: Path) -> tuple[Step, ...]:

@@ -19,6 +19,7 @@ from infra.sglang_cpu.steps import (
     env_steps,
     installer_variables,
     model_steps,
+    pinned_installer,
 )
 
 ENV = EnvLayout(Path("/somewhere/env"))
@@ -40,11 +41,21 @@ def test_an_environment_is_made_by_these_commands() -> None:
     assert _argv(venv) == (sys.executable, "-m", "venv", "/somewhere/env")
     assert stand_ins == CopyStandIns(ENV)
     assert _argv(packages) == (
-        *(python, *PIP, "--only-binary", ":all:", "--no-deps", "--require-hashes"),
+        *(*pinned_installer(ENV), "--only-binary", ":all:", "--no-deps", "--require-hashes"),
         *("-r", str(layout.REQUIREMENTS)),
     )
     assert _argv(torch) == (python, *PIP, "--only-binary", ":all:", "torch==2.13.0")
     assert _argv(warm_up) == (python, str(layout.WARM_UP_SCRIPT))
+
+
+def test_pins_are_installed_by_uv_or_else_by_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    python = "/somewhere/env/bin/python"
+    found = {"uv": True}
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: found.get(name))
+    uv = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python)
+    assert pinned_installer(ENV) == uv
+    found.clear()
+    assert pinned_installer(ENV) == (python, *PIP)
 
 
 def test_a_model_is_made_by_the_environment() -> None:

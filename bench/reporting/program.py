@@ -1,0 +1,61 @@
+"""One benchmark as a program: its options, its figures, and the machine they come from."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+Figures = Mapping[str, float]
+"""Figures by name; a name ends in its unit, or in `_ratio` or `_count`."""
+
+
+def run(about: str, measure: Callable[[bool], Figures]) -> None:
+    """Measure and print. `measure` is told whether it must be quick, under a minute."""
+    name = Path(sys.argv[0]).stem
+    parser = argparse.ArgumentParser(prog=f"bench/{name}.py", description=about.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="Fewer runs, under a minute.")
+    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
+    options = parser.parse_args()
+    figures = measure(options.quick)
+    if options.json:
+        command = " ".join(["python", f"bench/{name}.py", *sys.argv[1:]])
+        report = {"bench": name, "command": command, "figures": figures, "machine": machine()}
+        print(json.dumps(report, allow_nan=False))
+    else:
+        Console().print(_table(name, figures))
+
+
+def spread(name: str, unit: str, values: Sequence[float]) -> dict[str, float]:
+    """Return the median of some values under a name, with the least and the most beside it."""
+    return {
+        f"{name}_{unit}": median(values),
+        f"{name}_min_{unit}": min(values),
+        f"{name}_max_{unit}": max(values),
+    }
+
+
+def machine() -> dict[str, str | float]:
+    """Describe this machine as far as it matters to a figure, and how busy it is."""
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory_bytes": psutil.virtual_memory().total,
+        "load_1_min": round(os.getloadavg()[0], 2),
+    }
+
+
+def _table(name: str, figures: Figures) -> Table:
+    table = Table("figure", title=name, title_justify="left")
+    table.add_column("value", justify="right")
+    for figure, value in figures.items():
+        table.add_row(figure, f"{value:.4g}")
+    return table

@@ -1,0 +1,61 @@
+"""How long the commands that start nothing take to answer, beside an empty Python program.
+
+Each round runs all of them once, one after the other, so that a busy machine slows all alike. Times
+are medians over the rounds, ratios are medians of each round's ratio to `python -c pass`. Bytecode
+is cached, in a folder of this run's own; `..._first_s` is the one run that found it empty and had
+to compile everything, Python's own library included, as happens once after an installation.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+
+from reporting.program import Figures, run, spread
+
+ROOT = Path(__file__).parents[1]
+SPACE = "search_spaces/ngram.py"
+ROUNDS, QUICK_ROUNDS = 21, 5
+DEADLINE_S = 60.0
+
+COMMANDS = {
+    "nothing": ("-c", "pass"),
+    "help": ("-m", "orchestrator", "--help"),
+    "check": ("-m", "orchestrator", "check", SPACE),
+    "plan": ("-m", "orchestrator", "plan", SPACE),
+}
+
+
+def measure(quick: bool) -> Figures:
+    """Return the seconds of each command, and its ratio to an empty program."""
+    with tempfile.TemporaryDirectory() as cache:
+        env = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
+        env["PYTHONPYCACHEPREFIX"] = cache
+        first = {name: _answer_s(words, env) for name, words in COMMANDS.items()}
+        rounds = [
+            {name: _answer_s(words, env) for name, words in COMMANDS.items()}
+            for _ in range(QUICK_ROUNDS if quick else ROUNDS)
+        ]
+    figures: dict[str, float] = {"rounds_count": len(rounds)}
+    for name in COMMANDS:
+        figures |= spread(name, "s", [one[name] for one in rounds])
+        figures[f"{name}_first_s"] = first[name]
+        figures[f"{name}_ratio"] = median(one[name] / one["nothing"] for one in rounds)
+    return figures
+
+
+def _answer_s(words: tuple[str, ...], env: Mapping[str, str]) -> float:
+    began_s = time.perf_counter()
+    subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=True, timeout=DEADLINE_S,
+    )  # fmt: skip
+    return time.perf_counter() - began_s
+
+
+if __name__ == "__main__":
+    run(__doc__ or "", measure)
