@@ -20,7 +20,8 @@ import json
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -28,19 +29,20 @@ from orchestrator import ray_driver, serial_driver
 from orchestrator.events import SweepStart, Tally
 from orchestrator.job import TrialJob, TrialProgress
 from orchestrator.search.study import StudySearch
+from orchestrator.space_file import load_sweep
 from orchestrator.state import State
 from orchestrator.sweep_run import Attendants, SweepRun
 from orchestrator.tools import local_tools
 from orchestrator.tracking.jsonl import JsonlTracker
 from reporting.program import Figures, run, spread
-from sweeps import Budget, Choice, EngineName, HostSpec, IntRange, Model, Sweep, Workload
+from sweeps import Budget, EngineName, HostSpec, Sweep
 from sweeps.results import Outcome, Phase, TrialResult
 
+SPACE = Path(__file__).parents[1] / "search_spaces" / "ngram.py"
 TIME_SCALE = 200.0
 SWEEPS, QUICK_SWEEPS = 3, 1
 TRIALS, QUICK_TRIALS = 9, 4
 
-NGRAM = {"speculative_algorithm": "NGRAM"}
 SERVERS_PHASES = (Phase.STARTING, Phase.WARMING, Phase.COLD, Phase.MEASURING)
 
 
@@ -115,25 +117,20 @@ def overheads(trials: int, *, use_ray: bool) -> list[Overhead]:
             ray_driver.drive(sweep_run, state)
         else:
             serial_driver.drive(sweep_run, local_tools)
-        bad = [r.reason for r in sweep_run.results if r.outcome is not Outcome.MEASURED]
-        if bad or len(watch.jobs) != trials:
-            sys.exit(f"not all of {trials} trials were measured: {bad}")
         results = {result.trial: result for result in sweep_run.results}
-        cycles = zip(watch.jobs, watch.handed_out_s, watch.handed_out_s[1:], strict=False)
-        return [_overhead(job, results[job.trial], end - begin) for job, begin, end in cycles]
+        bad = [r.reason for r in results.values() if r.outcome is not Outcome.MEASURED]
+        if bad:
+            sys.exit(f"not every trial was measured: {bad}")
+        cycles = zip(watch.jobs, pairwise(watch.handed_out_s), strict=False)
+        return [_overhead(job, results[job.trial], end - begin) for job, (begin, end) in cycles]
 
 
 def small_sweep(trials: int) -> Sweep:
-    """Return a sweep of trials that last a second or two."""
-    return Sweep(
-        name="overhead",
-        model=Model("some/model"),
-        axes=[
-            Choice("speculative_algorithm", [None, "NGRAM"]),
-            IntRange("speculative_num_draft_tokens", 2, 16, NGRAM),
-        ],
-        fixed={"tp_size": 8},
-        workload=Workload(max_tokens=256, measured_prompts=2, cold_prompts=1, measure_s=1e6),
+    """Return a sweep of a real space whose trials last a second or two."""
+    sweep = load_sweep(SPACE)
+    return replace(
+        sweep,
+        workload=replace(sweep.workload, max_tokens=256, measured_prompts=2, cold_prompts=1),
         budget=Budget(trials=trials, trial_s=1e6),
         hosts=[HostSpec(engine=EngineName.EMULATED, time_scale=TIME_SCALE)],
         early_stopping=False,

@@ -83,7 +83,10 @@ def plan(
 
 @app.command()
 def trials(
-    state_dir: StateDir = DEFAULT_STATE, sweep_id: SweepId = None, as_json: AsJson = False
+    state_dir: StateDir = DEFAULT_STATE,
+    sweep_id: SweepId = None,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for spreadsheets.")] = False,
 ) -> None:
     """List the trials of all sweeps, or of one."""
     from orchestrator.commands import trial_rows
@@ -93,6 +96,10 @@ def trials(
         rows = trial_rows(state_dir, sweep_id)
     if as_json:
         _print_json(rows)
+    elif as_csv:
+        from orchestrator.frame import trials_frame
+
+        typer.echo(trials_frame(rows).to_csv(index=False), nl=False)
     else:
         print_trials(rows)
 

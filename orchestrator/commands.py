@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from infra.engines import ENGINES, emulated_environment
 from orchestrator.signals import terminate_like_interrupt
 from orchestrator.space_file import load_sweep, prepare
-from orchestrator.state import State, StateInUseError, new_sweep_id
+from orchestrator.state import State, StateInUseError, StateUnusableError, new_sweep_id
 from sweeps.config import Config
 from sweeps.exporters import EXPORTERS
 from sweeps.exporters.recommendation import recommend
@@ -224,6 +224,9 @@ def _locked(state: State, who: str) -> Iterator[None]:
     except StateInUseError as error:
         mend = "Wait for it, or use another --state-dir."
         raise _bad("--state-dir", str(state.root), f"in use by {error}", mend) from error
+    except StateUnusableError as error:
+        mend = "Use another --state-dir."
+        raise _bad("--state-dir", str(state.root), str(error), mend) from error
 
 
 def _end_leftovers(state: State) -> dict[str, int]:

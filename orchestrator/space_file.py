@@ -10,6 +10,7 @@ from types import ModuleType
 from infra.engines import resolve_path
 from infra.gpus import count_gpus
 from infra.sglang.flags import NEWEST, setting_problems
+from infra.sglang.probe import missing_sglang
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.problems import BadInputError, Problem, nearest
 from sweeps.sweep import Sweep, missing_model
@@ -97,9 +98,10 @@ def _host_problems(sweep: Sweep, host: HostSpec, gpus: int) -> list[Problem]:
         why = f"it asks for {host.gpus} GPUs and this machine has {gpus}"
         mend = "Run it where the GPUs are, or try it with `--engine emulated`."
         found.append(Problem(f"{field}.gpus", str(host.gpus), why, mend))
-    if host.python is not None and not Path(host.python).is_file():
+    python = host.python or sys.executable
+    if why := missing_sglang(python):
         mend = "Name the interpreter that SGLang is installed for (`make sweep-real` builds one)."
-        found.append(Problem(f"{field}.python", host.python, "there is no such program", mend))
+        found.append(Problem(f"{field}.python", python, why, mend))
     missing = missing_model(sweep.model)
     return [*found, missing] if missing else found
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import IO
 
 from orchestrator.files import read_json, write_json
 from sweeps.results import TrialResult
@@ -15,6 +16,10 @@ from sweeps.results import TrialResult
 
 class StateInUseError(Exception):
     """Another sweep writes to this state folder."""
+
+
+class StateUnusableError(Exception):
+    """The folder cannot be made or written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +77,11 @@ class State:
 
     @contextmanager
     def lock(self, sweep_id: str) -> Iterator[None]:
-        """Hold the folder for one driver. Raises StateInUseError, naming the holder."""
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self.root / "lock").open("a+") as file:
+        """Hold the folder for one driver.
+
+        Raises StateInUseError, naming the holder, or StateUnusableError.
+        """
+        with self._lock_file() as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -85,6 +92,13 @@ class State:
             file.flush()
             yield
             file.truncate(0)
+
+    def _lock_file(self) -> IO[str]:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return (self.root / "lock").open("a+")
+        except OSError as error:
+            raise StateUnusableError(f"it cannot be written: {error.strerror}") from error
 
     def _age(self, sweep_id: str) -> str:
         return str(self.card(sweep_id).get("created_at", ""))

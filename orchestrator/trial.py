@@ -308,7 +308,14 @@ class _TrialRun:
             return
         rate, low, high = _around(seen.decode_blocks_per_s)
         self._watch.report(
-            replace(self._sign(), tok_s=rate, low=low, high=high, blocks=seen.decode_blocks_per_s)
+            replace(
+                self._sign(),
+                tok_s=rate,
+                low=low,
+                high=high,
+                accept_length=seen.accept_length,
+                blocks=seen.decode_blocks_per_s,
+            )
         )
 
     def _build(self, outcome: Outcome, reason: str, bound: float | None) -> TrialResult:

@@ -29,8 +29,12 @@ class Choice:
 
     def fault(self) -> str:
         """Say what is wrong with the axis by itself; empty if nothing is."""
+        if isinstance(self.values, str) or not isinstance(self.values, Sequence):
+            return "the values are no list"
         if not self.values:
             return "there is no value to choose from"
+        if not all(v is None or isinstance(v, str | int | float | bool) for v in self.values):
+            return "a value is no text, number, bool or None"
         if len({(type(v), v) for v in self.values}) < len(self.values):
             return "a value stands twice"
         return ""
@@ -63,6 +67,8 @@ class IntRange:
 
     def fault(self) -> str:
         """Say what is wrong with the axis by itself; empty if nothing is."""
+        if not all(isinstance(n, int) for n in (self.low, self.high, self.step)):
+            return "the ends of the range are no whole numbers"
         if self.low > self.high:
             return f"the range from {self.low} to {self.high} is empty"
         if self.step < 1:
@@ -102,6 +108,8 @@ class FloatRange:
 
     def fault(self) -> str:
         """Say what is wrong with the axis by itself; empty if nothing is."""
+        if not all(isinstance(n, int | float) for n in (self.low, self.high)):
+            return "the ends of the range are no numbers"
         if self.low >= self.high:
             return f"the range from {self.low:g} to {self.high:g} is empty"
         if self.log and self.low <= 0:

@@ -114,7 +114,9 @@ class Space:
 
     def problems(self) -> list[Problem]:
         """List everything that is wrong with the space."""
-        found = self._axis_problems() + self._condition_problems() + self._rule_problems()
+        found = self._axis_problems()
+        if not found:  # conditions and rules speak of sound axes
+            found = self._condition_problems() + self._rule_problems()
         if not found and self.count().configs == 0:
             rules = "; ".join(rule.message for rule in self.rules)
             found.append(
@@ -129,7 +131,11 @@ class Space:
             if names.count(axis.name) > 1:
                 found.append(Problem("axes", axis.name, "the axis stands twice", "Keep one."))
             if fault := axis.fault():
-                found.append(Problem(axis.name, values_text(axis), fault, "Give it a value."))
+                found.append(Problem(axis.name, str(axis), fault, "Mend the axis."))
+            if not _is_mapping(axis.when):
+                mend = 'Write {"speculative_algorithm": "NGRAM"}.'
+                why = "conditions map the name of an axis to a value or values"
+                found.append(Problem(f"{axis.name}.when", str(axis.when), why, mend))
         return found
 
     def _condition_problems(self) -> list[Problem]:
@@ -202,6 +208,10 @@ def exists(axis: Axis, values: Mapping[str, Value]) -> bool:
     return all(
         name in values and values[name] in allowed for name, allowed in conditions(axis).items()
     )
+
+
+def _is_mapping(when: object) -> bool:
+    return isinstance(when, Mapping)
 
 
 def _combinations(axes: Sequence[Axis], values: dict[str, Value]) -> Iterator[dict[str, Value]]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from infra.clock import Clock
-from orchestrator.load.dialects import DIALECTS, Dialect
+from orchestrator.load.dialects import DIALECTS, Dialect, Tally
 from orchestrator.load.flight import Flight
 from orchestrator.load.health import HealthMeter
 from orchestrator.load.http_stream import Target
@@ -167,6 +167,7 @@ class _Pass:
             chunk_blocks_per_s=tuple(self._chunks_per_s),
             running_streams=sum(not flight.over for flight in flights),
             finished_requests=sum(flight.end is EndReason.FINISHED for flight in flights),
+            accept_length=_accept_length([flight.tally for flight in flights]),
         )
 
     def _add_blocks(self) -> None:
@@ -198,3 +199,10 @@ def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
         return asyncio.new_event_loop
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+def _accept_length(tallies: Sequence[Tally]) -> float | None:
+    """Return tokens per verify step of the requests that have told their steps."""
+    told = [tally for tally in tallies if tally.verify_steps]
+    steps = sum(tally.verify_steps or 0 for tally in told)
+    return sum(tally.output_tokens - 1 for tally in told) / steps if steps else None

@@ -33,6 +33,8 @@ class PassProgress:
     since a server may put several steps into one chunk."""
     running_streams: int
     finished_requests: int
+    accept_length: float | None = None
+    """Tokens per verify step over the finished requests; None while none has told its steps."""
 
 
 @dataclass(frozen=True, slots=True)

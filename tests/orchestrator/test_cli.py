@@ -1,5 +1,6 @@
 """The commands as a user types them: what they print, and how they exit."""
 
+import csv
 import json
 import os
 import re
@@ -106,6 +107,7 @@ def test_plan_starts_nothing_and_shows_commands() -> None:
         (("trials", "--sweep", "tiny-x"), ("--sweep", "tiny-x")),
         (("export", "--format", "yml"), ("--format", "yml")),
         (("export", "--state-dir", "empty"), ("--state-dir", "no sweep")),
+        (("sweep", "tiny.py", "--state-dir", "tiny.py/x"), ("--state-dir", "cannot be written")),
         (("ui", "--state-dir", "empty"), ("--state-dir", "no sweep")),
     ],
 )
@@ -141,6 +143,25 @@ def test_trials_lists_what_scripts_read(swept: Path) -> None:
         assert row["outcome"] == "measured"
         assert row["decode_tok_s"] > 0
     assert "EMULATED sweep tiny-" in _orchestrator("trials", cwd=swept).stdout
+
+
+@pytest.mark.slow
+def test_trials_as_csv_has_a_column_for_each_axis(swept: Path) -> None:
+    lines = list(csv.DictReader(_orchestrator("trials", "--csv", cwd=swept).stdout.splitlines()))
+    assert lines[0]["config.speculative_algorithm"] == ""
+    assert [line["number"] for line in lines] == ["0", "1"]
+    assert all(float(line["decode_tok_s"]) > 0 for line in lines)
+
+
+@pytest.mark.slow
+def test_a_sweep_without_a_valid_trial_exits_3(folder: Path) -> None:
+    (folder / "none.py").write_text(TINY.replace('"tp_size": 8', '"tp_size": 16'))
+    done = _orchestrator("sweep", "none.py", "--no-ray", cwd=folder)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "2 infeasible" in done.stdout
+    nothing = _orchestrator("export", cwd=folder)
+    assert nothing.returncode == 3
+    assert "nothing to export" in nothing.stderr
 
 
 @pytest.mark.slow

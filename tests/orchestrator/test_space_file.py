@@ -1,9 +1,11 @@
 """A space file that cannot be swept is refused, naming file, field, value and mend."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from infra.sglang.probe import missing_sglang
 from orchestrator.space_file import load_sweep, prepare
 from sweeps.hosts import EngineName
 from sweeps.problems import BadInputError
@@ -63,6 +65,12 @@ def test_a_missing_model_and_interpreter_are_refused_for_the_real_engine(tmp_pat
     text = HEAD + f'sweep = Sweep(name="s", model=Model("./no-model"), {AXES}, hosts=[{host}])\n'
     fields = {p.field for p in _refusal(_file(tmp_path, text), EngineName.AUTO).problems}
     assert fields == {"model.path", "hosts.h.python"}
+
+
+def test_an_interpreter_without_sglang_is_refused(tmp_path: Path) -> None:
+    assert missing_sglang(sys.executable) == "SGLang is not installed for it"
+    assert missing_sglang("/bin/false") == "SGLang is not installed for it"
+    assert missing_sglang(str(tmp_path)) == "there is no such program"
 
 
 def test_without_a_gpu_the_default_is_the_emulated_engine(tmp_path: Path) -> None:

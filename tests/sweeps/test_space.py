@@ -97,11 +97,15 @@ def test_strays_names_extra_missing_and_illegal_values() -> None:
 @pytest.mark.parametrize(
     ("space", "field", "why", "mend"),
     [
-        (Space([IntRange("n", 5, 2)]), "n", "empty", "Give it"),
-        (Space([Choice("c", [])]), "c", "no value", "Give it"),
-        (Space([Choice("c", [1, 1])]), "c", "twice", "Give it"),
-        (Space([IntRange("n", 0, 4, log=True)]), "n", "log scale", "Give it"),
-        (Space([FloatRange("f", 1.0, 1.0)]), "f", "empty", "Give it"),
+        (Space([IntRange("n", 5, 2)]), "n", "empty", "Mend"),
+        (Space([Choice("c", [])]), "c", "no value", "Mend"),
+        (Space([Choice("c", [1, 1])]), "c", "twice", "Mend"),
+        (Space([IntRange("n", 0, 4, log=True)]), "n", "log scale", "Mend"),
+        (Space([FloatRange("f", 1.0, 1.0)]), "f", "empty", "Mend"),
+        (Space([IntRange("n", "a", 4)]), "n", "no whole numbers", "Mend"),  # type: ignore[arg-type]
+        (Space([Choice("c", "LL")]), "c", "no list", "Mend"),
+        (Space([Choice("c", [["LL"]])]), "c", "no text", "Mend"),  # type: ignore[list-item]
+        (Space([IntRange("n", 1, 2, "NGRAM")]), "n.when", "map", "Write"),  # type: ignore[arg-type]
         (Space([]), "axes", "nothing varies", "Add"),
         (Space([switch("a"), switch("a")]), "axes", "stands twice", "Keep one"),
         (Space([DRAFT, Choice("algoritm", [1])]), "draft.when", "no axis", "`algoritm`"),

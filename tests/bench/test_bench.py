@@ -1,0 +1,60 @@
+"""The programs in bench/ run, and print figures that a script can read."""
+
+import json
+import math
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = sorted(path.stem for path in (ROOT / "bench").glob("*.py"))
+MOST_CHECK_TO_HELP = 5.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@cache
+def _report(name: str) -> dict[str, Any]:
+    """Return what a program prints; each runs once."""
+    done = subprocess.run(
+        [sys.executable, f"bench/{name}.py", "--quick", "--json"],
+        cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_prints_finite_figures_with_their_units(name: str) -> None:
+    report = _report(name)
+    assert report.keys() == {"bench", "command", "figures", "machine"}
+    assert report["bench"] == name
+    assert report["command"] == f"python bench/{name}.py --quick --json"
+    assert report["machine"]["cpus"] >= 1
+    assert report["figures"]
+    for figure, value in report["figures"].items():
+        assert isinstance(value, int | float), figure
+        assert math.isfinite(value), figure
+        assert "_" in figure, "a figure's name ends in its unit"
+
+
+def test_check_answers_nearly_as_fast_as_help() -> None:
+    figures = _report("startup")["figures"]
+    assert 1 < figures["check_s"] / figures["help_s"] < MOST_CHECK_TO_HELP
+    for command in ("help", "check", "plan"):
+        assert figures[f"{command}_min_s"] <= figures[f"{command}_s"]
+        assert figures[f"{command}_ratio"] > 1
+
+
+def test_overhead_is_the_sum_of_parts_that_all_take_time() -> None:
+    figures = _report("overhead")["figures"]
+    for driver in ("serial", "ray"):
+        parts = [figures[f"{driver}_{part}_min_s"] for part in ("start", "stop", "driver")]
+        assert min(parts) > 0
+        assert sum(parts) <= figures[f"{driver}_min_s"] * 1.001
+    assert figures["ray_first_trial_s"] > figures["ray_s"]
