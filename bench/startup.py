@@ -2,8 +2,8 @@
 
 Each round runs all of them once, one after the other, so that a busy machine slows all alike. Times
 are medians over the rounds, ratios are medians of each round's ratio to `python -c pass`. Bytecode
-is cached, in a folder of this run's own; `..._first_s` is the one run that found it empty and had
-to compile everything, Python's own library included, as happens once after an installation.
+is cached, in a folder of this run's own; `..._first_s` is a run that found such a folder empty and
+had to compile everything, Python's own library included, as happens once after an installation.
 """
 
 import os
@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -32,20 +33,31 @@ COMMANDS = {
 
 def measure(quick: bool) -> Figures:
     """Return the seconds of each command, and its ratio to an empty program."""
-    with tempfile.TemporaryDirectory() as cache:
-        env = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
-        env["PYTHONPYCACHEPREFIX"] = cache
-        first = {name: _answer_s(words, env) for name, words in COMMANDS.items()}
-        rounds = [
-            {name: _answer_s(words, env) for name, words in COMMANDS.items()}
-            for _ in range(QUICK_ROUNDS if quick else ROUNDS)
-        ]
+    first: dict[str, float] = {}
+    for name, words in COMMANDS.items():
+        with _bytecode_cache() as env:
+            first[name] = _answer_s(words, env)
+    with _bytecode_cache() as env:
+        _round(env)
+        rounds = [_round(env) for _ in range(QUICK_ROUNDS if quick else ROUNDS)]
     figures: dict[str, float] = {"rounds_count": len(rounds)}
     for name in COMMANDS:
         figures |= spread(name, "s", [one[name] for one in rounds])
         figures[f"{name}_first_s"] = first[name]
         figures[f"{name}_ratio"] = median(one[name] / one["nothing"] for one in rounds)
     return figures
+
+
+@contextmanager
+def _bytecode_cache() -> Iterator[Mapping[str, str]]:
+    """Yield an environment in which Python caches bytecode in a folder that is empty at first."""
+    inherited = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
+    with tempfile.TemporaryDirectory() as folder:
+        yield {**inherited, "PYTHONPYCACHEPREFIX": folder}
+
+
+def _round(env: Mapping[str, str]) -> dict[str, float]:
+    return {name: _answer_s(words, env) for name, words in COMMANDS.items()}
 
 
 def _answer_s(words: tuple[str, ...], env: Mapping[str, str]) -> float:

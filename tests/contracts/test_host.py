@@ -17,6 +17,8 @@ from infra.local_host import LocalHost
 from infra.reaper import find_tagged, tags
 from tests.infra.trees import fresh_sweep, open_fds, python, tree_command, wait_ready, wait_until
 
+pytestmark = pytest.mark.slow
+
 HOSTS: list[Callable[[], Host]] = [LocalHost]
 AWKWARD = ("a b", "it's", '"quoted"', "; echo x", "back\\slash", "$HOME `id`", "née\n")
 _REST = "import signal; print('up', flush=True); signal.pause()"

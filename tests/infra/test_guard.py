@@ -27,6 +27,8 @@ from tests.infra.trees import (
     wait_until,
 )
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 _OWNER = """

@@ -8,6 +8,8 @@ import pytest
 from infra.host import HostError
 from infra.local_host import LocalHost, tail
 
+pytestmark = pytest.mark.slow
+
 
 def _listen() -> socket.socket:
     listener = socket.create_server(("127.0.0.1", 0))

@@ -12,6 +12,8 @@ import pytest
 
 from orchestrator.state import State
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 TINY = """
@@ -129,7 +131,6 @@ def test_a_state_folder_in_use_is_refused(folder: Path) -> None:
             assert "another-sweep" in done.stderr
 
 
-@pytest.mark.slow
 def test_trials_lists_what_scripts_read(swept: Path) -> None:
     rows = json.loads(_orchestrator("trials", "--json", cwd=swept).stdout)
     assert len(rows) == 2
@@ -145,7 +146,6 @@ def test_trials_lists_what_scripts_read(swept: Path) -> None:
     assert "EMULATED sweep tiny-" in _orchestrator("trials", cwd=swept).stdout
 
 
-@pytest.mark.slow
 def test_trials_as_csv_has_a_column_for_each_axis(swept: Path) -> None:
     lines = list(csv.DictReader(_orchestrator("trials", "--csv", cwd=swept).stdout.splitlines()))
     assert lines[0]["config.speculative_algorithm"] == ""
@@ -153,7 +153,6 @@ def test_trials_as_csv_has_a_column_for_each_axis(swept: Path) -> None:
     assert all(float(line["decode_tok_s"]) > 0 for line in lines)
 
 
-@pytest.mark.slow
 def test_a_sweep_without_a_valid_trial_exits_3(folder: Path) -> None:
     (folder / "none.py").write_text(TINY.replace('"tp_size": 8', '"tp_size": 16'))
     done = _orchestrator("sweep", "none.py", "--no-ray", cwd=folder)
@@ -164,7 +163,6 @@ def test_a_sweep_without_a_valid_trial_exits_3(folder: Path) -> None:
     assert "nothing to export" in nothing.stderr
 
 
-@pytest.mark.slow
 def test_export_names_the_best_and_says_emulated(swept: Path) -> None:
     script = _orchestrator("export", cwd=swept)
     assert script.returncode == 0

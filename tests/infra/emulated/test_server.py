@@ -17,6 +17,8 @@ from infra.emulated.settings import make_settings
 from infra.emulated.truth import TRUTHS
 from tests.infra.emulated.serving import LIMIT_S, Json, Served, events, free_port, serve
 
+pytestmark = pytest.mark.slow
+
 CAPTURES = Path(__file__).parents[2] / "data" / "streams"
 NGRAM = ("--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "8")
 PACE_SCALE = 20.0

@@ -44,7 +44,7 @@ def test_plain_comes_first_then_new_configurations_that_obey_the_rules(
 ) -> None:
     search = _search(tmp_path, replace(SMALL, sampler=sampler))
     seen = []
-    for _ in range(15):
+    for _ in range(8):
         proposal = _ask(search)
         assert SMALL.space.strays(proposal.config) == []
         assert SMALL.space.broken_rules(proposal.config) == []
@@ -127,7 +127,7 @@ def test_the_same_seed_gives_the_same_sweep_and_another_seed_another(tmp_path: P
         folder.mkdir()
         search = _search(folder, replace(SMALL, seed=seed))
         found = []
-        for i in range(8):
+        for i in range(6):
             proposal = _ask(search)
             found.append(proposal.config.variant)
             _tell(search, proposal, rate=float(i))
