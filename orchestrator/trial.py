@@ -319,21 +319,13 @@ class _TrialRun:
         )
 
     def _build(self, outcome: Outcome, reason: str, bound: float | None) -> TrialResult:
-        job, plan = self._job, self._plan
+        plan, lengths = self._plan, self._log_lengths
         elapsed_s = self._clock.now_s() - self._started_s
-        lengths = self._log_lengths
-        return TrialResult(
-            trial=job.trial,
-            sweep=job.sweep_id,
-            number=job.number,
-            config=job.config,
-            outcome=outcome,
-            reason=reason,
+        return replace(
+            lost_result(self._job, reason, outcome),
             phase=self._reached,
-            emulated=job.host.emulated,
-            host=job.host.name,
             engine_version=self._version,
-            gpu_hours=job.host.gpus * elapsed_s / 3600,
+            gpu_hours=self._job.host.gpus * elapsed_s / 3600,
             started_at=self._started_at,
             phase_s={name: round(spent_s, 3) for name, spent_s in self._phase_s.items()},
             estimates=self._estimates(),
@@ -341,8 +333,7 @@ class _TrialRun:
             effective=self._effective,
             argv=plan.argv if plan else (),
             env=dict(plan.env) if plan else {},
-            purpose=job.purpose.value,
-            log_accept_length=sum(lengths) / len(lengths) if lengths else None,
+            log_accept_length=fmean(lengths) if lengths else None,
         )
 
     def _estimates(self) -> dict[str, Estimate]:

@@ -4,9 +4,8 @@
 lengths are real, and so is every part of the path that a sweep on GPUs takes.
 """
 
-from sweeps import Budget, Choice, EngineName, HostSpec, IntRange, Model, Rule, Sweep, Workload, ref
-
-NGRAM = {"speculative_algorithm": "NGRAM"}
+from search_spaces.speculation import NGRAM, NGRAM_RULES
+from sweeps import Budget, Choice, EngineName, HostSpec, IntRange, Model, Sweep, Workload
 
 sweep = Sweep(
     name="cpu_tiny",
@@ -18,12 +17,7 @@ sweep = Sweep(
         # The default of ten million trie nodes takes 1.8 GB and seconds to fill.
         Choice("speculative_ngram_capacity", [100_000], NGRAM),
     ],
-    rules=[
-        Rule(
-            ref("speculative_ngram_max_bfs_breadth") <= ref("speculative_num_draft_tokens"),
-            "a breadth above the number of draft tokens changes nothing",
-        ),
-    ],
+    rules=NGRAM_RULES,
     fixed={
         "device": "cpu",
         "dtype": "float32",

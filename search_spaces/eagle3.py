@@ -1,14 +1,14 @@
 """How long should the chain of an EAGLE3 drafter be on this host?"""
 
-from sweeps import Budget, Choice, IntRange, Model, Rule, Sweep, Workload, ref
-
-EAGLE3 = {"speculative_algorithm": "EAGLE3"}
+from search_spaces.eight_gpus import FIXED, MODEL
+from search_spaces.speculation import EAGLE3
+from sweeps import Budget, Choice, IntRange, Rule, Sweep, Workload, ref
 
 TREE = {"speculative_eagle_topk": [2, 4]}
 
 sweep = Sweep(
     name="eagle3",
-    model=Model("moonshotai/Kimi-K2.5", draft_path="AQ-MedAI/Kimi-K2-Instruct-eagle3"),
+    model=MODEL,
     axes=[
         Choice("speculative_algorithm", [None, "EAGLE3"]),
         IntRange("speculative_num_steps", 1, 7, EAGLE3),
@@ -24,12 +24,7 @@ sweep = Sweep(
             "the tree has no more nodes than steps x topk and its root",
         ),
     ],
-    fixed={
-        "tp_size": 8,
-        "mem_fraction_static": 0.88,
-        "max_running_requests": 48,
-        "trust_remote_code": True,
-    },
+    fixed=FIXED,
     workload=Workload(prompts="reasoning", max_tokens=512),
     budget=Budget(trials=24),
     seed=7,

@@ -5,14 +5,13 @@ all-reduce and NCCL settings that decide what a wide verify step costs.
 """
 
 from search_spaces.communication import COMMUNICATION_AXES, COMMUNICATION_RULES
-from sweeps import Budget, Choice, IntRange, Model, Sweep, Workload, ref
-from sweeps.space import Rule
-
-NGRAM = {"speculative_algorithm": "NGRAM"}
+from search_spaces.eight_gpus import FIXED, MODEL
+from search_spaces.speculation import NGRAM, NGRAM_RULES
+from sweeps import Budget, Choice, IntRange, Sweep, Workload
 
 sweep = Sweep(
     name="ngram",
-    model=Model("moonshotai/Kimi-K2.5"),
+    model=MODEL,
     axes=[
         Choice("speculative_algorithm", [None, "NGRAM"]),
         IntRange("speculative_num_draft_tokens", 2, 32, NGRAM, log=True),
@@ -23,18 +22,10 @@ sweep = Sweep(
         *COMMUNICATION_AXES,
     ],
     rules=[
-        Rule(
-            ref("speculative_ngram_max_bfs_breadth") <= ref("speculative_num_draft_tokens"),
-            "a breadth above the number of draft tokens changes nothing",
-        ),
+        *NGRAM_RULES,
         *COMMUNICATION_RULES,
     ],
-    fixed={
-        "tp_size": 8,
-        "mem_fraction_static": 0.88,
-        "max_running_requests": 48,
-        "trust_remote_code": True,
-    },
+    fixed=FIXED,
     workload=Workload(prompts="code", max_tokens=512),
     budget=Budget(trials=24),
     seed=7,

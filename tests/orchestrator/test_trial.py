@@ -125,9 +125,10 @@ def test_a_missing_program_is_a_fault_of_the_host(tmp_path: Path) -> None:
 def test_faults_of_a_server_are_named(
     tmp_path: Path, fault: str, outcome: Outcome, says: str
 ) -> None:
-    budget = replace(SWEEP.budget, start_s=400.0, silence_s=60.0)
+    budget = replace(SWEEP.budget, start_s=400.0, silence_s=60.0, trial_s=1e6)
+    work = replace(SWEEP.workload, measure_s=1e6)
     host = replace(FAST, env={"EMULATED_FAULT": fault})
-    result = _run(_job(tmp_path, plain(), replace(SWEEP, budget=budget), host))
+    result = _run(_job(tmp_path, plain(), replace(SWEEP, workload=work, budget=budget), host))
     assert result.outcome is outcome, result.reason
     assert says in result.reason
 
