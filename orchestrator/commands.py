@@ -183,7 +183,7 @@ def _drive(sweep_id: str, sweep: Sweep, state: State, *, use_ray: bool) -> tuple
 
     console = Console()
     tracker = MlflowWriter(state.mlflow_uri, state.artifact_root, EXPERIMENT)
-    search = StudySearch(sweep, state.study_path, sweep_id)
+    search = StudySearch(sweep, state.study_path, sweep_id, state.results(sweep_id))
     attendants = Attendants(tracker, [follower_for(console)])
     run = SweepRun(sweep_id, sweep, state, search, attendants)
     run.start()

@@ -182,6 +182,7 @@ class SweepRun:
     def end(self, status: str) -> None:
         """Tell everybody that the sweep is over."""
         logger.info("sweep=%s %s", self.sweep_id, status)
+        self._search.close()
         self._tracker.sweep_ended(status)
         for follower in self._followers:
             follower.sweep_ended(status)

@@ -27,3 +27,7 @@ class Search(Protocol):
     def tell(self, proposal: Proposal, result: TrialResult) -> None:
         """Learn how a proposal ended; exactly once for each."""
         ...
+
+    def close(self) -> None:
+        """Wait until all that was told is kept. Safe to call twice."""
+        ...

@@ -1,13 +1,19 @@
-"""The search on an Optuna study; the only importer of Optuna."""
+"""The search on Optuna: a study in memory that samples, a study in SQLite that keeps.
+
+The only importer of Optuna. SQLAlchemy takes 50 to 100 ms for the dozen transactions of one trial,
+so they are written behind the sweep, in order, by one thread; sampling in memory takes a few ms.
+"""
 
 import logging
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import optuna
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.trial import Trial, TrialState
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from orchestrator.job import Purpose
 from orchestrator.search.seam import Proposal
@@ -37,30 +43,72 @@ SAMPLER_MAKERS: dict[str, Callable[[int], BaseSampler]] = {
 """Sampler name, as a space file gives it, to what makes it from a seed."""
 
 
-class StudySearch:
-    """Asks and tells an Optuna study in a file; a new one over the same file continues it.
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an outcome means to Optuna.
 
-    Measured and partial trials are told with their value, stopped ones as pruned with their bound,
-    infeasible and hung ones as pruned with a violated constraint (a sampler learns nothing from
-    failures and would ask for the same again), faults of the host as failed and tried again.
+    Measured and partial trials count with their value. Stopped ones are pruned, with the rate so
+    far as a step value. Infeasible and hung ones are pruned under a violated constraint: a sampler
+    learns nothing from failures and would ask for the same again. Faults are failures.
     """
 
-    def __init__(self, sweep: Sweep, path: Path, name: str) -> None:
+    state: TrialState
+    value: float | None = None
+    step: tuple[int, float] | None = None
+    constraint: float | None = None
+
+    @classmethod
+    def on(cls, result: TrialResult, metric: str) -> "Verdict":
+        """Judge a result by the value of the objective."""
+        value = result.value(metric)
+        match result.outcome:
+            case Outcome.MEASURED | Outcome.PARTIAL if value is not None:
+                return cls(TrialState.COMPLETE, value, constraint=-1.0)
+            case Outcome.STOPPED:
+                tokens = int(result.value("output_tokens") or 0)
+                step = None if value is None else (tokens, value)
+                return cls(TrialState.PRUNED, step=step, constraint=-1.0)
+            case Outcome.INFEASIBLE | Outcome.HUNG:
+                return cls(TrialState.PRUNED, constraint=1.0)
+            case _:
+                return cls(TrialState.FAIL)
+
+    def tell(self, study: optuna.Study, trial: Trial) -> None:
+        """Write it into a study."""
+        if self.constraint is not None:
+            trial.set_constraint(CONSTRAINT, self.constraint)
+        if self.step is not None:
+            trial.report(self.step[1], step=self.step[0])
+        study.tell(trial, self.value, state=self.state)
+
+
+class StudySearch:
+    """Asks and tells; a new one over the same file continues where the last one ended.
+
+    `results` are the ends of trials that are known from elsewhere: where the file lags behind them,
+    because the driver was killed, they count and are not measured again.
+    """
+
+    def __init__(
+        self, sweep: Sweep, path: Path, name: str, results: Sequence[TrialResult] = ()
+    ) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._sweep = sweep
         self._space = sweep.space
-        self._study = optuna.create_study(
-            storage=f"sqlite:///{path.absolute()}",
-            study_name=name,
-            direction="maximize" if sweep.objective.higher_is_better else "minimize",
-            load_if_exists=True,
-        )
+        upwards = sweep.objective.higher_is_better
+        direction = StudyDirection.MAXIMIZE if upwards else StudyDirection.MINIMIZE
+        self._file = StudyFile(path, name, direction)
+        kept = self._file.trials()
+        # A sampler made anew with the same seed would repeat its first draws after a resume.
+        seed = sweep.seed * 100_003 + len(kept)
+        sampler = SAMPLER_MAKERS[sweep.sampler](seed)
+        self._study = optuna.create_study(direction=direction, sampler=sampler)
         self._open: dict[int, Trial] = {}
         self._retries: list[tuple[Config, Purpose, int]] = []
+        self._retry_of: dict[int, int] = {}
         self._next_number = 0
         self._seen: set[str] = set()
-        self._take_up()
-        self._study.sampler = self._make_sampler()
+        self._take_up(kept, {result.number: result for result in results})
 
     @property
     def proposed(self) -> int:
@@ -76,8 +124,8 @@ class StudySearch:
         for _ in range(ASKS_PER_PROPOSAL):
             trial = self._study.ask()
             config = self._space.walk(lambda axis, trial=trial: _suggest(trial, axis))  # type: ignore[misc] # bound per draw
-            if broken := self._space.broken_rules(config):
-                self._refuse(trial, broken[0].message)
+            if self._space.broken_rules(config):
+                Verdict(TrialState.PRUNED, constraint=1.0).tell(self._study, trial)
             elif config.variant in self._seen:
                 self._study.tell(trial, state=TrialState.FAIL)
             else:
@@ -89,31 +137,38 @@ class StudySearch:
         return self._propose(config, purpose, 0)
 
     def tell(self, proposal: Proposal, result: TrialResult) -> None:
-        """Write the outcome into the study."""
-        trial = self._open.pop(proposal.number)
-        for name, value in _attributes(result).items():
-            trial.set_user_attr(name, value)
-        value = result.value(self._sweep.objective.metric)
-        match result.outcome:
-            case Outcome.MEASURED | Outcome.PARTIAL if value is not None:
-                trial.set_constraint(CONSTRAINT, -1.0)
-                self._study.tell(trial, value)
-            case Outcome.STOPPED:
-                trial.set_constraint(CONSTRAINT, -1.0)
-                self._prune(trial, result)
-            case Outcome.INFEASIBLE | Outcome.HUNG:
-                self._refuse(trial, result.reason)
-            case _:
-                self._study.tell(trial, state=TrialState.FAIL)
-                if result.outcome is not Outcome.CANCELLED:
-                    self._retry(proposal, trial)
+        """Take the outcome in, and have it written."""
+        verdict = Verdict.on(result, self._sweep.objective.metric)
+        verdict.tell(self._study, self._open.pop(proposal.number))
+        self._file.ended(proposal.number, verdict, _summary(result))
+        if result.outcome is Outcome.FAILED:
+            self._retry(proposal)
 
-    def _prune(self, trial: Trial, result: TrialResult) -> None:
-        """Tell a stopped trial with its rate so far as a step value, which is not its result."""
-        value, tokens = result.value(self._sweep.objective.metric), result.value("output_tokens")
-        if value is not None:
-            trial.report(value, step=int(tokens or 0))
-        self._study.tell(trial, state=TrialState.PRUNED)
+    def close(self) -> None:
+        """Wait until everything is in the file. Safe to call twice."""
+        self._file.close()
+
+    def _take_up(self, kept: Sequence[FrozenTrial], results: Mapping[int, TrialResult]) -> None:
+        """Learn from an earlier run, and try again what it left unfinished."""
+        for frozen in kept:
+            number = int(frozen.user_attrs["number"])
+            config = Config.of(frozen.user_attrs["config"])
+            self._next_number = max(self._next_number, number + 1)
+            self._seen.add(config.variant)
+            outcome = frozen.user_attrs.get("outcome")
+            if not frozen.state.is_finished() and number in results:
+                verdict = Verdict.on(results[number], self._sweep.objective.metric)
+                self._file.ended(number, verdict, _summary(results[number]))
+                verdict.tell(self._study, self._enqueued(config))
+                outcome = results[number].outcome.value
+            elif frozen.state.is_finished():
+                self._study.add_trial(frozen)
+            else:
+                self._file.ended(number, Verdict(TrialState.FAIL), {"outcome": "interrupted"})
+                outcome = Outcome.CANCELLED.value
+            if outcome == Outcome.CANCELLED.value:
+                purpose = Purpose(frozen.user_attrs["purpose"])
+                self._retries.append((config, purpose, frozen.user_attrs.get("retry", 0)))
 
     def _random_proposal(self) -> Proposal | None:
         seed = self._sweep.seed * 100_003 + self._next_number
@@ -122,57 +177,91 @@ class StudySearch:
                 return self._propose(config, Purpose.SEARCH, 0)
         return None
 
-    def _take_up(self) -> None:
-        """Continue an earlier run: close what ran when it ended, and try that again."""
-        for frozen in self._study.get_trials(deepcopy=False):
-            if "number" not in frozen.user_attrs:
-                continue
-            self._next_number = max(self._next_number, frozen.user_attrs["number"] + 1)
-            config = Config.of(frozen.user_attrs["config"])
-            self._seen.add(config.variant)
-            cancelled = frozen.user_attrs.get("outcome") == Outcome.CANCELLED.value
-            if frozen.state is TrialState.RUNNING:
-                self._study.tell(frozen.number, state=TrialState.FAIL)
-            if frozen.state is TrialState.RUNNING or cancelled:
-                purpose = Purpose(frozen.user_attrs["purpose"])
-                self._retries.append((config, purpose, frozen.user_attrs.get("retry", 0)))
-
-    def _make_sampler(self) -> BaseSampler:
-        # A sampler made anew with the same seed would repeat its first draws after a resume.
-        seed = self._sweep.seed * 100_003 + len(self._study.get_trials(deepcopy=False))
-        return SAMPLER_MAKERS[self._sweep.sampler](seed)
-
     def _propose(self, config: Config, purpose: Purpose, retry: int) -> Proposal:
-        with warnings.catch_warnings():
-            # Axes that do not exist under this configuration are no parameters of the trial.
-            warnings.simplefilter("ignore", UserWarning)
-            self._study.enqueue_trial(dict(config))
+        return self._hand_out(self._enqueued(config), config, purpose, retry)
+
+    def _enqueued(self, config: Config) -> Trial:
+        """Return a trial of the study in memory that has this configuration."""
+        self._study.enqueue_trial(dict(config))
         trial = self._study.ask()
         self._space.walk(lambda axis: _suggest(trial, axis))
-        return self._hand_out(trial, config, purpose, retry)
+        return trial
 
     def _hand_out(self, trial: Trial, config: Config, purpose: Purpose, retry: int) -> Proposal:
         proposal = Proposal(self._next_number, config, purpose)
         self._next_number += 1
         self._seen.add(config.variant)
         self._open[proposal.number] = trial
-        trial.set_user_attr("number", proposal.number)
-        trial.set_user_attr("config", dict(config))
-        trial.set_user_attr("purpose", purpose.value)
-        trial.set_user_attr("retry", retry)
+        self._retry_of[proposal.number] = retry
+        self._file.started(proposal, retry, trial)
         return proposal
 
-    def _refuse(self, trial: Trial, why: str) -> None:
-        trial.set_constraint(CONSTRAINT, 1.0)
-        trial.set_user_attr("refused", why)
-        self._study.tell(trial, state=TrialState.PRUNED)
-
-    def _retry(self, proposal: Proposal, trial: Trial) -> None:
-        retry = int(trial.user_attrs.get("retry", 0)) + 1
+    def _retry(self, proposal: Proposal) -> None:
+        retry = self._retry_of[proposal.number] + 1
         if retry <= RETRY_CAP:
             self._retries.append((proposal.config, proposal.purpose, retry))
         else:
             logger.warning("%s failed %d times and is given up", proposal.config, retry)
+
+
+class StudyFile:
+    """The study that stays: every proposal and its end, written in order by one thread."""
+
+    def __init__(self, path: Path, name: str, direction: StudyDirection) -> None:
+        self._study = optuna.create_study(
+            storage=f"sqlite:///{path.absolute()}",
+            study_name=name,
+            direction=direction,
+            load_if_exists=True,
+        )
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="study-writer")
+        self._ids = {int(t.user_attrs["number"]): t._trial_id for t in self.trials()}
+
+    def trials(self) -> list[FrozenTrial]:
+        """Read the trials of earlier runs."""
+        return self._study.get_trials(deepcopy=False)
+
+    def started(self, proposal: Proposal, retry: int, drawn: Trial) -> None:
+        """Have a proposal written as a running trial."""
+        attributes = {
+            "number": proposal.number, "config": dict(proposal.config),
+            "purpose": proposal.purpose.value, "retry": retry,
+        }  # fmt: skip
+        running = create_trial(
+            state=TrialState.RUNNING,
+            params=drawn.params,
+            distributions=drawn.distributions,
+            user_attrs=attributes,
+        )
+        self._do(lambda: self._add(proposal.number, running))
+
+    def ended(self, number: int, verdict: Verdict, summary: Mapping[str, object]) -> None:
+        """Have the end of a proposal written."""
+        self._do(lambda: self._finish(number, verdict, summary))
+
+    def close(self) -> None:
+        """Wait for all that is still to be written."""
+        self._writer.shutdown(wait=True)
+
+    def _do(self, write: Callable[[], None]) -> None:
+        self._writer.submit(write).add_done_callback(_complain)
+
+    def _add(self, number: int, running: FrozenTrial) -> None:
+        self._ids[number] = self._study._storage.create_new_trial(
+            self._study._study_id, template_trial=running
+        )
+
+    def _finish(self, number: int, verdict: Verdict, summary: Mapping[str, object]) -> None:
+        trial = Trial(self._study, self._ids[number])
+        for name, value in summary.items():
+            trial.set_user_attr(name, value)
+        verdict.tell(self._study, trial)
+
+
+def _complain(done: "Future[None]") -> None:
+    error = done.exception()
+    if error is not None:
+        logger.error("the study file lacks a record; the trial's folder has it", exc_info=error)
 
 
 def _suggest(trial: Trial, axis: Axis) -> Value:
@@ -183,7 +272,7 @@ def _suggest(trial: Trial, axis: Axis) -> Value:
     return trial.suggest_float(axis.name, axis.low, axis.high, log=axis.log)
 
 
-def _attributes(result: TrialResult) -> Mapping[str, object]:
+def _summary(result: TrialResult) -> dict[str, object]:
     return {
         "outcome": result.outcome.value,
         "reason": result.reason,
@@ -191,5 +280,5 @@ def _attributes(result: TrialResult) -> Mapping[str, object]:
         "gpu_hours": result.gpu_hours,
         "bound": result.bound,
         "emulated": result.emulated,
-        **{name: estimate.value for name, estimate in result.estimates.items()},
+        "metrics": {name: estimate.value for name, estimate in result.estimates.items()},
     }

@@ -30,6 +30,7 @@ sweep = Sweep(
     workload=Workload(max_tokens=256, measured_prompts=4, cold_prompts=1, measure_s=900.0),
     budget=Budget(trials=2),
     hosts=[HostSpec(time_scale=200.0)],
+    early_stopping=False,
 )
 """
 

@@ -45,11 +45,18 @@ class Listener:
         self.told.append(status)
 
 
-def _run(folder: Path, sweep: Sweep = SMALL, listener: Listener | None = None) -> SweepRun:
-    state = State(folder)
-    search = StudySearch(sweep, state.study_path, "s")
-    tracker = JsonlTracker(folder / "events.jsonl")
-    return SweepRun("s", sweep, state, search, Attendants(tracker, [listener or Listener()]))
+def _search(folder: Path, sweep: Sweep = SMALL) -> StudySearch:
+    return StudySearch(sweep, State(folder).study_path, "s")
+
+
+def _run(
+    folder: Path,
+    sweep: Sweep = SMALL,
+    listener: Listener | None = None,
+    search: StudySearch | None = None,
+) -> SweepRun:
+    attendants = Attendants(JsonlTracker(folder / "events.jsonl"), [listener or Listener()])
+    return SweepRun("s", sweep, State(folder), search or _search(folder, sweep), attendants)
 
 
 def _job(run: SweepRun) -> TrialJob:
@@ -157,7 +164,8 @@ def test_progress_and_results_of_unknown_trials_change_nothing(tmp_path: Path) -
 
 
 def test_a_resumed_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
-    first = _run(tmp_path)
+    search = _search(tmp_path)
+    first = _run(tmp_path, search=search)
     done = []
     for _ in range(3):
         job = _job(first)
@@ -167,6 +175,7 @@ def test_a_resumed_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
         first.on_result(made)
         done.append(job.config.variant)
     cut_off = _job(first)
+    search.close()
     State(tmp_path).write_card("s", {"created_at": "now"})
     resumed = _run(tmp_path)
     jobs = _drive(resumed, _rate)

@@ -19,7 +19,8 @@ def _search(folder: Path, sweep: Sweep = SMALL) -> StudySearch:
     return StudySearch(sweep, folder / "study.db", "s")
 
 
-def _study(folder: Path) -> optuna.Study:
+def _study(folder: Path, search: StudySearch) -> optuna.Study:
+    search.close()
     return optuna.load_study(study_name="s", storage=f"sqlite:///{folder / 'study.db'}")
 
 
@@ -79,7 +80,7 @@ def test_each_outcome_has_one_state(
 ) -> None:
     search = _search(tmp_path)
     _tell(search, _ask(search), outcome=outcome)
-    (trial,) = [t for t in _study(tmp_path).trials if "number" in t.user_attrs]
+    (trial,) = _study(tmp_path, search).trials
     assert trial.state is state
     assert trial.user_attrs["outcome"] == outcome.value
     if violated is not None:
@@ -89,7 +90,7 @@ def test_each_outcome_has_one_state(
 def test_a_measured_outcome_without_a_rate_is_a_failure_not_a_zero(tmp_path: Path) -> None:
     search = _search(tmp_path)
     _tell(search, _ask(search), rate=None)
-    assert [t.state for t in _study(tmp_path).trials] == [TrialState.FAIL]
+    assert [t.state for t in _study(tmp_path, search).trials] == [TrialState.FAIL]
 
 
 def test_faults_are_tried_again_with_a_cap(tmp_path: Path) -> None:
@@ -109,6 +110,7 @@ def test_a_resumed_search_repeats_nothing_and_takes_up_what_was_cut_off(tmp_path
     done = [_ask(search) for _ in range(3)]
     for proposal in done[:2]:
         _tell(search, proposal)
+    search.close()
     resumed = _search(tmp_path)
     assert resumed.proposed == 3
     again = _ask(resumed)
@@ -118,7 +120,7 @@ def test_a_resumed_search_repeats_nothing_and_takes_up_what_was_cut_off(tmp_path
     later = [_ask(resumed) for _ in range(8)]
     variants = [p.config.variant for p in [*done, *later]]
     assert len(set(variants)) == len(variants)
-    assert not [t for t in _study(tmp_path).trials if t.number < 3 and not t.state.is_finished()]
+    assert all(t.state.is_finished() for t in _study(tmp_path, resumed).trials[:3])
 
 
 def test_the_same_seed_gives_the_same_sweep_and_another_seed_another(tmp_path: Path) -> None:
@@ -145,3 +147,29 @@ def test_a_choice_of_the_caller_is_proposed_as_it_is(tmp_path: Path) -> None:
     assert again.config == first.config
     assert again.purpose is Purpose.CONFIRM
     _tell(search, again)
+
+
+def test_a_result_that_the_file_lacks_counts_and_is_not_measured_again(tmp_path: Path) -> None:
+    search = _search(tmp_path)
+    first = _ask(search)
+    _tell(search, first)
+    second = _ask(search)
+    search.close()
+    known = result(second.number, second.config, 77.0)
+    resumed = StudySearch(SMALL, tmp_path / "study.db", "s", [known])
+    third = _ask(resumed)
+    assert third.number == 2
+    assert third.config not in (first.config, second.config)
+    trials = _study(tmp_path, resumed).trials
+    assert [t.state for t in trials[:2]] == [TrialState.COMPLETE] * 2
+    assert trials[1].value == 77.0
+
+
+def test_the_file_keeps_every_proposal_with_its_parameters(tmp_path: Path) -> None:
+    search = _search(tmp_path)
+    proposals = [_ask(search) for _ in range(5)]
+    for proposal in proposals:
+        _tell(search, proposal)
+    trials = _study(tmp_path, search).trials
+    assert [t.params for t in trials] == [dict(p.config) for p in proposals]
+    assert [t.user_attrs["number"] for t in trials] == [0, 1, 2, 3, 4]
