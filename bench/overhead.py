@@ -7,8 +7,9 @@ stop until its process has exited. All else is overhead, in three parts:
 
 - start: choosing a port, planning, writing the plan, starting the guard and through it the server;
 - stop: aborting requests, and what follows the server's exit: the guard ends, nothing is left;
-- driver: threads, actors, the way of the result, its files, telling and asking the study (SQLite),
-  the tracker (JSON lines here), and with Ray all that Tune does between two trials.
+- driver: threads, actors, the way of the result, its files, telling and asking the study (which
+  is written to SQLite behind the next trial), the tracker (JSON lines here), and with Ray all that
+  Tune does between two trials.
 
 Work inside the server's phases (looking for readiness, reading settings back, flushing caches,
 spooling requests) counts as starting and measuring. The last trial has no next one and is left out.
@@ -117,6 +118,7 @@ def overheads(trials: int, *, use_ray: bool) -> list[Overhead]:
             ray_driver.drive(sweep_run, state)
         else:
             serial_driver.drive(sweep_run, local_tools)
+        sweep_run.end("finished")
         results = {result.trial: result for result in sweep_run.results}
         bad = [r.reason for r in results.values() if r.outcome is not Outcome.MEASURED]
         if bad:

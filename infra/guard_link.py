@@ -1,6 +1,5 @@
 """The owner's end of the two pipes to a guard: orders and signs of life out, events in."""
 
-import json
 import os
 import select
 import threading
@@ -50,21 +49,20 @@ Event = Started | Exited | Stopped | Refused
 
 def parse_event(line: bytes) -> Event | None:
     """Return the event in a line of the guard; None if it is none that this version knows."""
+    name, _, rest = os.fsdecode(line).partition(" ")
     try:
-        fields = json.loads(line)
+        match name, rest.split():
+            case "started", [pid, _]:
+                return Started(int(pid))
+            case "exited", [code]:
+                return Exited(int(code))
+            case "stopped", [code, killed, left]:
+                return Stopped(None if code == "?" else int(code), int(killed), int(left))
+            case "error", _:
+                return Refused(rest)
     except ValueError:
         return None
-    match fields:
-        case {"event": "started", "pid": int(pid)}:
-            return Started(pid)
-        case {"event": "exited", "code": int(code)}:
-            return Exited(code)
-        case {"event": "stopped", "code": code, "killed": int(killed), "survivors": int(left)}:
-            return Stopped(code if isinstance(code, int) else None, killed, left)
-        case {"event": "error", "message": str(message)}:
-            return Refused(message)
-        case _:
-            return None
+    return None
 
 
 class GuardLink:

@@ -222,12 +222,16 @@ def _read_end(fd: int, lines: int) -> bytes:
     return data
 
 
+# As a module it is compiled once; as a program it would be at every start.
+_RUN_GUARD = "import sys; sys.path.append(sys.argv.pop(1)); import guard; guard.main()"
+
+
 def _launch_guard(command: Command) -> subprocess.Popen[bytes]:
     # Pipes are closed on exec, here and in the guard: a copy in another child would keep this
     # guard from seeing that its owner is gone.
     inherited = {name: os.environ[name] for name in _GUARD_INHERITS if name in os.environ}
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", guard.__file__],
+        [sys.executable, "-I", "-S", "-c", _RUN_GUARD, str(Path(guard.__file__).parent)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -238,7 +242,11 @@ def _launch_guard(command: Command) -> subprocess.Popen[bytes]:
 
 def _await_start(link: GuardLink, spec: guard.Spec) -> int:
     deadline_s = time.monotonic() + START_WAIT_S
-    if not link.send(guard.spec_line(spec), START_WAIT_S):
+    try:
+        line = guard.spec_line(spec)
+    except ValueError as error:
+        raise HostError(str(error)) from error
+    if not link.send(line, START_WAIT_S):
         raise HostError("the guard takes no orders")
     while not link.hung_up and (left_s := deadline_s - time.monotonic()) > 0:
         match link.receive(left_s):

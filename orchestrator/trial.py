@@ -166,7 +166,9 @@ class _TrialRun:
                 ServerControl(plan.url, answer_s=2.0).abort_all()
             report = process.stop()
             self._spool.append("stop", asdict(report))
-            self._survivors = report.survivors + self._tools.host.reap(job.sweep_id, job.trial)
+            if not report.clean:
+                self._survivors = report.survivors
+                self._tools.host.reap(job.sweep_id, job.trial)
 
     def _wait_until_ready(self, plan: LaunchPlan, process: Process) -> None:
         """Ready is: alive, healthy, and one token generated for us."""

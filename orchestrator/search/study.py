@@ -155,7 +155,7 @@ class StudySearch:
             config = Config.of(frozen.user_attrs["config"])
             self._next_number = max(self._next_number, number + 1)
             self._seen.add(config.variant)
-            outcome = frozen.user_attrs.get("outcome")
+            outcome = frozen.user_attrs.get("result", {}).get("outcome")
             if not frozen.state.is_finished() and number in results:
                 verdict = Verdict.on(results[number], self._sweep.objective.metric)
                 self._file.ended(number, verdict, _summary(results[number]))
@@ -253,8 +253,7 @@ class StudyFile:
 
     def _finish(self, number: int, verdict: Verdict, summary: Mapping[str, object]) -> None:
         trial = Trial(self._study, self._ids[number])
-        for name, value in summary.items():
-            trial.set_user_attr(name, value)
+        trial.set_user_attr("result", dict(summary))  # one transaction, not one for each field
         verdict.tell(self._study, trial)
 
 

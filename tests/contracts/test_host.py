@@ -170,7 +170,7 @@ def test_output_is_appended_and_input_is_empty(host: Host, sweep: str, tmp_path:
         ({"argv": ("/not/there",)}, "program /not/there: No such file"),
         ({"argv": ("/dev/null",)}, "program /dev/null: Permission denied"),
         ({"argv": ()}, "no program"),
-        ({"argv": ("a\0b",)}, "null character"),
+        ({"argv": ("a\0b",)}, "holds a NUL"),
         ({"cwd": Path("/not/there")}, "directory /not/there: No such file"),
         ({"log_path": Path("/dev")}, "log /dev: .*Is a directory"),
         ({"log_path": Path("/dev/null/log")}, "cannot start"),

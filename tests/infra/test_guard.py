@@ -1,6 +1,5 @@
 """The guard ends the whole tree, whoever dies first."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,6 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra import guard, local_host
 from infra.host import Command, StopReport
@@ -289,19 +290,35 @@ def test_an_attached_guard_stays_with_its_parent(sweep: str, tmp_path: Path) -> 
         assert process.stdout
         process.stdin.write(guard.spec_line(spec))
         process.stdin.flush()
-        started = json.loads(process.stdout.readline())
-        assert started["guard_pid"] == process.pid
-        assert psutil.Process(started["pid"]).ppid() == process.pid
+        event, pid, guard_pid = process.stdout.readline().split()
+        assert (event, int(guard_pid)) == (b"started", process.pid)
+        assert psutil.Process(int(pid)).ppid() == process.pid
         process.stdin.close()
-        events = [json.loads(line) for line in process.stdout]
-    assert events == [
-        {"event": "exited", "code": -15},
-        {"event": "stopped", "code": -15, "killed": 0, "survivors": 0},
-    ]
+        events = process.stdout.read().splitlines()
+    assert events == [b"exited -15", b"stopped -15 0 0"]
+
+
+_WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=20)
+_NAMES = st.text("ABC_xyz", min_size=1, max_size=8)
+
+
+@given(st.lists(_WORDS, min_size=1), st.dictionaries(_NAMES, _WORDS), _WORDS)
+def test_a_spec_survives_its_line(argv: list[str], env: dict[str, str], cwd: str) -> None:
+    line = guard.spec_line(guard.Spec(argv, env, cwd, "log", 1.5, 20.0))
+    assert line.count(b"\n") == 1
+    read = guard.parse_spec(line.rstrip())
+    assert (read.argv, read.env, read.cwd, read.log_path) == (argv, env, cwd, "log")
+    assert (read.grace_s, read.lease_s) == (1.5, 20.0)
+
+
+def test_a_nul_is_refused_before_anything_starts() -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        guard.spec_line(guard.Spec(["a\0b"], {}, "/", "log", 1.0, 1.0))
 
 
 @pytest.mark.parametrize(("line", "message"), [(b"{}\n", "not a spec"), (b"", "no spec")])
 def test_without_a_spec_nothing_is_started(line: bytes, message: str) -> None:
     with bare_guard() as process:
         out, _ = process.communicate(line, timeout=30)
-    assert message in json.loads(out)["message"]
+    assert out.startswith(b"error ")
+    assert message in out.decode()

@@ -82,7 +82,7 @@ def test_each_outcome_has_one_state(
     _tell(search, _ask(search), outcome=outcome)
     (trial,) = _study(tmp_path, search).trials
     assert trial.state is state
-    assert trial.user_attrs["outcome"] == outcome.value
+    assert trial.user_attrs["result"]["outcome"] == outcome.value
     if violated is not None:
         assert (trial.constraints[CONSTRAINT] > 0) == violated
 
