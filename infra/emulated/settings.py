@@ -22,7 +22,7 @@ CHUNKED_PREFILL_TOKENS = 8192
 
 _GRAPH_FLAGS = ("cuda_graph_max_bs_decode", "cuda_graph_max_bs")
 _SHOWN_VARIABLES = ("NCCL_", "SGLANG_", "CUDA_DEVICE_MAX_CONNECTIONS")
-_NOT_OF_THE_LAUNCH = ("host", "port", "nccl_port", "log_level", "admin_api_key")
+_NOT_OF_THE_LAUNCH = ("host", "port", "nccl_port", "log_level")
 
 
 class Algorithm(StrEnum):

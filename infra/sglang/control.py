@@ -39,8 +39,14 @@ class ServerControl:
         return data
 
     def flush(self) -> None:
-        """Empty the prefix cache and the n-gram trie. Raises ControlError if it was refused."""
+        """Empty the prefix cache and the n-gram trie, and see that it happened.
+
+        A flush resets the server's accept length as well, so that a value after it is the proof
+        against it. Raises ControlError if it was refused or had no effect.
+        """
         self._ask("POST", "/flush_cache")
+        if (length := lifetime_accept_length(self.info())) is not None:
+            raise ControlError(f"/flush_cache left an accept length of {length:g} behind")
 
     def abort_all(self) -> None:
         """End all running requests; a server that cannot is left alone."""
@@ -75,6 +81,16 @@ class ServerControl:
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Never through a proxy: the server is on the loopback."""
+
+
+def lifetime_accept_length(info: Mapping[str, object]) -> float | None:
+    """Return the accept length since the start or the last flush; None where none is counted."""
+    states = info.get("internal_states")
+    for state in states if isinstance(states, list) else []:
+        length = state.get("avg_spec_accept_length") if isinstance(state, dict) else None
+        if isinstance(length, int | float):
+            return float(length)
+    return None
 
 
 def effective_settings(

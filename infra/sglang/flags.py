@@ -109,7 +109,6 @@ FLAGS: dict[str, Flag] = {
     "decode_log_interval": Flag(int, 40, low=1),
     "enable_metrics": Flag(bool, False),
     "log_level": Flag(str, "info"),
-    "admin_api_key": Flag(str, first="0.5.8"),
     "reasoning_parser": Flag(str),
     "tool_call_parser": Flag(str),
 }

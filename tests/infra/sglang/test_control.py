@@ -1,0 +1,101 @@
+"""Small requests to a server: what is taken from its answers, and when a flush is believed."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from infra.sglang.control import (
+    ControlError,
+    ServerControl,
+    effective_settings,
+    lifetime_accept_length,
+)
+
+INFO: dict[str, object] = {"tp_size": 8, "nested": {}, "internal_states": [{}]}
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.info: dict[str, object] = INFO
+        self.flush_status = 200
+        self.old_names = False
+        self.asked: list[str] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        known = "/get_server_info" if self.server.old_names else "/server_info"
+        self._answer(200 if self.path == known else 404, self.server.info)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.asked.append(self.path)
+        self._answer(self.server.flush_status, "Flush cache failed.")
+
+    def _answer(self, status: int, data: object) -> None:
+        body = json.dumps(data).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def server() -> Iterator[_Server]:
+    """Serve on a free port."""
+    with _Server() as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def _control(server: _Server) -> ServerControl:
+    return ServerControl(f"http://127.0.0.1:{server.server_port}", answer_s=10.0)
+
+
+def test_information_is_asked_under_the_old_name_where_the_new_is_unknown(server: _Server) -> None:
+    assert _control(server).info() == INFO
+    server.old_names = True
+    assert _control(server).info() == INFO
+    assert server.asked == ["/server_info", "/server_info", "/get_server_info"]
+
+
+def test_a_flush_is_believed_only_without_an_accept_length_after_it(server: _Server) -> None:
+    _control(server).flush()
+    server.info = {"internal_states": [{"avg_spec_accept_length": None}]}
+    _control(server).flush()
+    server.info = {"internal_states": [{"avg_spec_accept_length": 2.5}]}
+    with pytest.raises(ControlError, match=r"left an accept length of 2\.5"):
+        _control(server).flush()
+
+
+def test_a_refused_flush_says_so(server: _Server) -> None:
+    server.flush_status = 400
+    with pytest.raises(ControlError, match=r"400.*Flush cache failed"):
+        _control(server).flush()
+
+
+def test_nobody_there_is_unhealthy_and_an_error(server: _Server) -> None:
+    control = _control(server)
+    server.shutdown()
+    server.server_close()
+    assert not control.is_healthy()
+    with pytest.raises(ControlError, match="did not answer"):
+        control.info()
+
+
+def test_only_plain_values_that_the_server_reports_are_effective() -> None:
+    names = {"tp_size": "tp_size", "depth": "speculative_ngram_max_trie_depth", "n": "nested"}
+    assert effective_settings(INFO, names) == {"tp_size": 8}
+    assert lifetime_accept_length({}) is None
