@@ -148,7 +148,7 @@ def emulate(
     """Run an EMULATED SGLang server here, with SGLang's own flags."""
     from orchestrator.commands import emulate_server
 
-    raise typer.Exit(emulate_server(context.args, time_scale, truth))
+    emulate_server(context.args, time_scale, truth)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from infra.engines import ENGINES, emulated_environment
 from orchestrator.signals import terminate_like_interrupt
@@ -153,16 +152,11 @@ def serve(state_dir: Path, port: int, on_ready: Callable[[str], None]) -> None:
         raise _bad("--port", str(port), str(error), "Try another port.") from error
 
 
-def emulate_server(flags: list[str], time_scale: float, truth: str) -> int:
-    """Run an emulated server in the foreground and return its exit code."""
+def emulate_server(flags: list[str], time_scale: float, truth: str) -> NoReturn:
+    """Become an emulated server: signals and the exit code are then its own."""
     env = {**os.environ, **emulated_environment(time_scale=time_scale, truth=truth)}
     argv = [sys.executable, "-m", ENGINES[EngineName.EMULATED].module, *flags]
-    with subprocess.Popen(argv, env=env) as server:
-        while True:
-            try:
-                return server.wait()
-            except KeyboardInterrupt:
-                continue
+    os.execve(sys.executable, argv, env)
 
 
 def clean_up(state_dir: Path) -> dict[str, int]:
