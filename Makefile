@@ -33,7 +33,7 @@ sweep-real: setup
 
 test: check
 	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --durations=15
 
 check: setup
 	$(BIN)/ruff check .

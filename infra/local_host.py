@@ -253,10 +253,17 @@ def _await_start(link: GuardLink, spec: guard.Spec) -> int:
             case Started(pid):
                 return pid
             case Refused(message):
+                _await_hang_up(link, deadline_s)
                 raise HostError(message)
             case _:
                 pass
     raise HostError("the guard does not start the program")
+
+
+def _await_hang_up(link: GuardLink, deadline_s: float) -> None:
+    """Let a guard that has nothing to watch end, so that nothing is left of a failed start."""
+    while not link.hung_up and (left_s := deadline_s - time.monotonic()) > 0:
+        link.receive(left_s)
 
 
 def _spec(command: Command) -> guard.Spec:

@@ -99,6 +99,7 @@ def test_an_interrupt_stops_the_servers_and_keeps_the_cut_trial(tmp_path: Path) 
     assert cut.outcome is Outcome.CANCELLED
     assert not run.is_over
     assert find_tagged(run.sweep_id) == []
+    run.end("interrupted")
     assert threading.active_count() <= threads
 
 
