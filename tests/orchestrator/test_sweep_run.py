@@ -16,6 +16,7 @@ from orchestrator.tracking.jsonl import JsonlTracker
 from sweeps.config import Config
 from sweeps.results import Outcome, Phase, TrialResult
 from sweeps.sweep import Budget, Sweep
+from tests.orchestrator.search.ready import study_file
 from tests.sweeps.makers import SMALL, result
 
 Rate = Callable[[Config], float | None]
@@ -46,7 +47,7 @@ class Listener:
 
 
 def _search(folder: Path, sweep: Sweep = SMALL) -> StudySearch:
-    return StudySearch(sweep, State(folder).study_path, "s")
+    return StudySearch(sweep, study_file(folder), "s")
 
 
 def _run(

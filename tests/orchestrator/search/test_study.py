@@ -12,11 +12,12 @@ from orchestrator.search.seam import Proposal
 from orchestrator.search.study import CONSTRAINT, RETRY_CAP, SAMPLER_MAKERS, StudySearch
 from sweeps.results import Outcome
 from sweeps.sweep import SAMPLERS, Sweep
+from tests.orchestrator.search.ready import study_file
 from tests.sweeps.makers import SMALL, result
 
 
 def _search(folder: Path, sweep: Sweep = SMALL) -> StudySearch:
-    return StudySearch(sweep, folder / "study.db", "s")
+    return StudySearch(sweep, study_file(folder), "s")
 
 
 def _study(folder: Path, search: StudySearch) -> optuna.Study:
