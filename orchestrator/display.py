@@ -1,5 +1,6 @@
 """Shows a running sweep: a live table on a terminal, plain lines elsewhere."""
 
+import time
 from collections import deque
 
 from rich.console import Console, Group, RenderableType
@@ -12,6 +13,7 @@ from orchestrator.job import TrialJob, TrialProgress
 from orchestrator.wording import (
     accept_text,
     headline,
+    length_so_far,
     progress_text,
     rate_text,
     short,
@@ -20,6 +22,9 @@ from orchestrator.wording import (
 from sweeps.results import Outcome, TrialResult
 
 ROWS_SHOWN = 15
+
+QUIET_WALL_S = 10.0
+"""How long plain lines stay silent before they say what goes on."""
 
 _STYLES = {
     Outcome.MEASURED: "green",
@@ -92,8 +97,9 @@ class LiveTable:
         for job, progress in self._running.values():
             phase = progress.phase.value if progress else "admitted"
             table.add_row(
-                str(job.number), Text(phase, "bold"), progress_text(progress), "", short(job.config)
-            )
+                str(job.number), Text(phase, "bold"), progress_text(progress),
+                length_so_far(progress), short(job.config),
+            )  # fmt: skip
         return Group(table, Text(tally_text(self._tally)))
 
 
@@ -102,7 +108,8 @@ class PlainLines:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._phases: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._said_s = time.monotonic()
 
     def sweep_started(self, start: SweepStart) -> None:
         """Print the headline."""
@@ -110,10 +117,15 @@ class PlainLines:
 
     def trial_started(self, job: TrialJob) -> None:
         """Print what is tried."""
+        self._numbers[job.trial] = job.number
         self._say(f"trial {job.number:3d} {job.purpose.value}: {short(job.config)}")
 
     def progress(self, progress: TrialProgress, tally: Tally) -> None:
-        """Print only the change of a phase to measuring: logs should stay short."""
+        """Print a sign of life where nothing was said for a while: a start can take minutes."""
+        if time.monotonic() - self._said_s < QUIET_WALL_S:
+            return
+        parts = [f"{progress.phase.value}, {progress.elapsed_s:.0f} s", progress_text(progress)]
+        self._say(f"trial {self._numbers[progress.trial]:3d} " + "  ".join(filter(None, parts)))
 
     def trial_ended(self, result: TrialResult, tally: Tally) -> None:
         """Print how it ended."""
@@ -130,4 +142,5 @@ class PlainLines:
         self._say(f"sweep {status}")
 
     def _say(self, line: str) -> None:
+        self._said_s = time.monotonic()
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)

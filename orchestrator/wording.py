@@ -52,6 +52,12 @@ def progress_text(progress: TrialProgress | None) -> str:
     return f"{progress.tok_s:.1f} tok/s ±{(progress.high - progress.low) / 2:.1f}"
 
 
+def length_so_far(progress: TrialProgress | None) -> str:
+    """Write the accept length of a running trial so far, once there is one."""
+    length = progress.accept_length if progress else None
+    return "" if length is None else f"{length:.2f}"
+
+
 def tally_text(tally: Tally | None) -> str:
     """Write where the sweep stands."""
     if tally is None:

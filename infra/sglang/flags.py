@@ -208,7 +208,7 @@ def _flag_problems(
 ) -> list[Problem]:
     flag = FLAGS.get(flag_name)
     if flag is None:
-        mend = nearest(name, [*FLAGS, *NEUTRAL]) or "See `orchestrator check --flags` for the list."
+        mend = nearest(name, [*FLAGS, *NEUTRAL]) or "If SGLang has it, add it to FLAGS."
         return [Problem(name, _list(values), "SGLang has no such argument", mend)]
     if not flag.exists_in(version):
         return [Problem(name, _list(values), f"SGLang {version} does not know it", _span(flag))]
