@@ -174,6 +174,8 @@ class SweepRun:
         self._note_spread(result)
         self._results.append(result)
         self._search.tell(proposal, result)
+        if result.outcome is Outcome.FAILED:
+            self._exhausted = False  # it may be tried again
         self._tracker.trial_ended(result, job.folder)
         tally = self.tally()
         for follower in self._followers:

@@ -106,6 +106,21 @@ def test_faults_cost_no_trials_but_end_a_sweep_that_knows_nothing_else(tmp_path:
     assert count == 5
 
 
+def test_a_fault_is_tried_again_even_where_the_space_is_used_up(tmp_path: Path) -> None:
+    sweep = replace(SMALL, axes=[SMALL.axes[0], SMALL.axes[3]], rules=(), budget=Budget(trials=20))
+    run = _run(tmp_path, sweep)
+    jobs = [_job(run) for _ in range(4)]
+    assert run.next_job(sweep.hosts[0]) is None
+    for job in jobs[1:]:
+        _end(run, job, 50.0)
+    _end(run, jobs[0], None, Outcome.FAILED)
+    again = _job(run)
+    assert again.config == jobs[0].config
+    _end(run, again, 50.0)
+    assert run.next_job(sweep.hosts[0]) is None
+    assert run.is_over
+
+
 def test_the_budget_of_gpu_hours_ends_a_sweep(tmp_path: Path) -> None:
     sweep = replace(SMALL, budget=Budget(trials=50, gpu_hours=1.4))
     jobs = _drive(_run(tmp_path, sweep), _rate)
