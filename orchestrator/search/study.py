@@ -5,6 +5,7 @@ so they are written behind the sweep, in order, by one thread; sampling in memor
 """
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ CONSTRAINT = "feasible"
 """Optuna's constraint: at most 0 where the configuration can run."""
 
 STARTUP_TRIALS = 8
+
+WRITE_BEHIND_S = 0.1
+"""Wall seconds that a record waits, so as not to share the core with the start of a server."""
 
 SAMPLER_MAKERS: dict[str, Callable[[int], BaseSampler]] = {
     "tpe": lambda seed: TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS),
@@ -214,6 +218,7 @@ class StudyFile:
             direction=direction,
             load_if_exists=True,
         )
+        self._closing = threading.Event()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="study-writer")
         self._ids = {int(t.user_attrs["number"]): t._trial_id for t in self.trials()}
 
@@ -241,10 +246,15 @@ class StudyFile:
 
     def close(self) -> None:
         """Wait for all that is still to be written."""
+        self._closing.set()
         self._writer.shutdown(wait=True)
 
     def _do(self, write: Callable[[], None]) -> None:
-        self._writer.submit(write).add_done_callback(_complain)
+        self._writer.submit(self._write_later, write).add_done_callback(_complain)
+
+    def _write_later(self, write: Callable[[], None]) -> None:
+        self._closing.wait(WRITE_BEHIND_S)
+        write()
 
     def _add(self, number: int, running: FrozenTrial) -> None:
         self._ids[number] = self._study._storage.create_new_trial(

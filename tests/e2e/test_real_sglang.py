@@ -69,7 +69,7 @@ def test_every_trial_is_measured_and_its_accept_length_is_what_sglang_logged(sta
     for row in speculative:
         assert row["accept_length"] > 1.05
         # A verify step at the end of a request may accept more than the request still takes.
-        assert row["log_accept_length"] == pytest.approx(row["accept_length"], rel=0.04)
+        assert row["log_accept_length"] == pytest.approx(row["accept_length"], rel=0.03)
         asked = row["config"]["speculative_num_draft_tokens"]
         assert row["effective"]["speculative_num_draft_tokens"] == asked
         assert row["steps_per_s"] * row["accept_length"] == pytest.approx(
