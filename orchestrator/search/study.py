@@ -154,6 +154,9 @@ class StudySearch:
 
     def _take_up(self, kept: Sequence[FrozenTrial], results: Mapping[int, TrialResult]) -> None:
         """Learn from an earlier run, and try again what it left unfinished."""
+        # Also those whose record was lost with a killed driver: their folders are taken.
+        self._next_number = max((number + 1 for number in results), default=0)
+        self._seen |= {result.config.variant for result in results.values()}
         for frozen in kept:
             number = int(frozen.user_attrs["number"])
             config = Config.of(frozen.user_attrs["config"])
