@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.exit_codes import BAD_INPUT, NO_TRIAL
 from sweeps.hosts import EngineName
 from sweeps.problems import BadInputError
-
-DONE, BAD_INPUT, NO_TRIAL, INTERRUPTED = 0, 2, 3, 130
 
 app = typer.Typer(
     no_args_is_help=True,

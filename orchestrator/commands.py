@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from infra.engines import ENGINES, emulated_environment
+from orchestrator.exit_codes import DONE, INTERRUPTED, NO_TRIAL
 from orchestrator.signals import terminate_like_interrupt
 from orchestrator.space_file import load_sweep, prepare
 from orchestrator.state import State, StateInUseError, StateUnusableError, new_sweep_id
@@ -85,7 +86,6 @@ def run_sweep(
     resume: bool,
 ) -> int:
     """Run a sweep to its end and return the exit code. Raises BadInputError before it starts."""
-    from orchestrator.cli import DONE, INTERRUPTED, NO_TRIAL
     from orchestrator.pages import print_summary
 
     sweep = load(space_file, engine)
@@ -95,10 +95,11 @@ def run_sweep(
     sweep_id = _last_like(state, sweep, space_file) if resume else new_sweep_id(sweep.name)
     with _locked(state, sweep_id):
         _end_leftovers(state)
-        state.write_card(sweep_id, _card(sweep, space_file, "running"))
+        card = _card(sweep, space_file)
+        state.write_card(sweep_id, {**card, "status": "running"})
         _log_to(state.sweep_folder(sweep_id) / "driver.log")
         status, run = _drive(sweep_id, sweep, state, use_ray=use_ray)
-        state.write_card(sweep_id, _card(sweep, space_file, status))
+        state.write_card(sweep_id, {**card, "status": status})
         ranking = ranking_of(sweep.objective.metric, run.results)
         print_summary(sweep_id, state_dir, status, ranking, run.results, sweep.objective.metric)
     if status == "interrupted":
@@ -243,13 +244,12 @@ def _last_like(state: State, sweep: Sweep, space_file: Path) -> str:
     raise _bad("--resume", space_file.name, "it was never run here", "Run it without --resume.")
 
 
-def _card(sweep: Sweep, space_file: Path, status: str) -> dict[str, object]:
+def _card(sweep: Sweep, space_file: Path) -> dict[str, object]:
     return {
         "name": sweep.name,
         "key": sweep.key,
         "file": str(space_file),
         "created_at": datetime.now(UTC).isoformat(),
-        "status": status,
         "objective": sweep.objective.metric,
         "emulated": any(host.emulated for host in sweep.hosts),
         "hosts": [host.as_data() for host in sweep.hosts],

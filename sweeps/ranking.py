@@ -56,11 +56,7 @@ class Ranking:
 
 def rank(results: Sequence[TrialResult], metric: str, *, higher_is_better: bool) -> Ranking:
     """Rank the variants of a sweep by a metric; trials without a rate take no part."""
-    usable = [r for r in results if r.outcome.has_rate and metric in r.estimates]
-    groups: dict[str, list[TrialResult]] = {}
-    for result in usable:
-        groups.setdefault(result.config.variant, []).append(result)
-    standings = [_standing(group, metric) for group in groups.values()]
+    standings = _standings(results, metric)
     standings.sort(key=lambda s: s.value, reverse=higher_is_better)
     if not standings:
         return Ranking((), None, (), None, None)
@@ -77,16 +73,21 @@ def incumbent_bar(results: Sequence[TrialResult], metric: str) -> float | None:
 
     The leader is the variant with the highest lower bound, so one lucky run does not raise the bar.
     """
-    usable = [r for r in results if r.outcome.has_rate and metric in r.estimates]
-    groups: dict[str, list[TrialResult]] = {}
-    for result in usable:
-        groups.setdefault(result.config.variant, []).append(result)
-    bars = [s.low for g in groups.values() if (s := _standing(g, metric)).low is not None]
-    return max(bars, default=None)
+    lows = [standing.low for standing in _standings(results, metric)]
+    return max((low for low in lows if low is not None), default=None)
 
 
 def _ratio(best: Standing | None, other: Standing | None) -> float | None:
     return best.value / other.value if best and other and other.value else None
+
+
+def _standings(results: Sequence[TrialResult], metric: str) -> list[Standing]:
+    """Return where each variant stands that has a rate, in the order of their first trials."""
+    groups: dict[str, list[TrialResult]] = {}
+    for result in results:
+        if result.outcome.has_rate and metric in result.estimates:
+            groups.setdefault(result.config.variant, []).append(result)
+    return [_standing(group, metric) for group in groups.values()]
 
 
 def _standing(group: list[TrialResult], metric: str) -> Standing:
