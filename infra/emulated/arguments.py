@@ -4,9 +4,10 @@ come from the environment only.
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from infra.emulated.scenario_file import ScenarioError, ScenarioSource
 from infra.emulated.truth import DEFAULT_TRUTH, TRUTHS, HostTruth
 from infra.sglang.flags import FLAGS, NEWEST, version_key
 from sweeps.values import Value
@@ -26,40 +27,26 @@ _ALIASES = {
 }
 
 
-class Fault(StrEnum):
-    """What an emulated server can be told to do wrong."""
-
-    DIE_WHILE_LOADING = "die_while_loading"
-    HANG_WHILE_LOADING = "hang_while_loading"
-    OOM_UNDER_LOAD = "oom_under_load"
-    STALL = "stall"
-    IGNORE_SIGTERM = "ignore_sigterm"
-
-
-FAULT_AFTER: dict[Fault, int] = {Fault.OOM_UNDER_LOAD: 4, Fault.STALL: 64}
-"""Running requests at which memory runs out; tokens after which a stream stops."""
-
-
 class EmulationError(ValueError):
     """A setting of the emulation itself cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
-    """How to emulate: which host, how much faster than life, with which fault."""
+    """How to emulate: which host, how much faster than life, in which world."""
 
     truth: HostTruth
     time_scale: float = 1.0
     seed: int = 0
     version: str = NEWEST
     gpus: int = 8
-    fault: Fault | None = None
-    fault_after: int = 0
+    scenario: ScenarioSource = field(default_factory=lambda: ScenarioSource(None))
+    host_folder: Path | None = None
+    """What the servers of one emulated host share: GPU memory, page cache, compiled kernels."""
 
 
 def read_emulation(environment: Mapping[str, str]) -> Emulation:
     """Read the EMULATED_* variables. Raises EmulationError naming the one that cannot be read."""
-    fault, after = _fault(environment.get("EMULATED_FAULT", ""))
     name = environment.get("EMULATED_TRUTH", DEFAULT_TRUTH)
     if name not in TRUTHS:
         raise EmulationError(f"EMULATED_TRUTH={name}: known are {', '.join(TRUTHS)}")
@@ -72,8 +59,8 @@ def read_emulation(environment: Mapping[str, str]) -> Emulation:
         seed=int(_number(environment, "EMULATED_SEED", 0)),
         version=environment.get("EMULATED_VERSION", NEWEST),
         gpus=int(_number(environment, "EMULATED_GPUS", 8)),
-        fault=fault,
-        fault_after=after,
+        scenario=_scenario(_path(environment, "EMULATED_SCENARIO")),
+        host_folder=_path(environment, "EMULATED_HOST_FOLDER"),
     )
 
 
@@ -110,15 +97,16 @@ def _at_least(version: str, other: str) -> bool:
     return version_key(version) >= version_key(other)
 
 
-def _fault(text: str) -> tuple[Fault | None, int]:
-    name, _, after = text.partition(":")
-    if not name:
-        return None, 0
+def _path(environment: Mapping[str, str], name: str) -> Path | None:
+    text = environment.get(name)
+    return Path(text) if text else None
+
+
+def _scenario(path: Path | None) -> ScenarioSource:
     try:
-        fault = Fault(name)
-        return fault, int(after) if after else FAULT_AFTER.get(fault, 0)
-    except ValueError as error:
-        raise EmulationError(f"EMULATED_FAULT={text}: known are {', '.join(Fault)}") from error
+        return ScenarioSource(path)
+    except ScenarioError as error:
+        raise EmulationError(f"EMULATED_SCENARIO={error}") from error
 
 
 def _number(environment: Mapping[str, str], name: str, default: float) -> float:

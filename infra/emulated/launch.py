@@ -13,7 +13,6 @@ from infra.clock import ScaledClock
 from infra.emulated.arguments import (
     EXIT_USAGE,
     EmulationError,
-    Fault,
     parse,
     read_emulation,
 )
@@ -59,7 +58,7 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 def run(launch: Launch, environment: Mapping[str, str]) -> None:
     """Load, open the port and serve until the server has drained."""
     emulation, settings, args = launch.emulation, launch.settings, launch.args
-    if emulation.fault is Fault.IGNORE_SIGTERM:
+    if emulation.scenario.now.processes.ignore_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     clock = ScaledClock(emulation.time_scale)
     times = plan_start(emulation.truth, settings, emulation.seed)
@@ -70,8 +69,7 @@ def run(launch: Launch, environment: Mapping[str, str]) -> None:
         EmulatedEngine(settings, emulation.truth, emulation.seed),
         clock,
         first_use_s=times.warm_up_s,
-        fault=emulation.fault,
-        fault_after=emulation.fault_after,
+        scenario=emulation.scenario,
     )
     facts = _facts(launch, environment, times)
     server = EmulatedServer(scheduler, clock, facts, skip_warm_up=bool(args["skip_server_warmup"]))
@@ -114,7 +112,7 @@ async def _serve(server: EmulatedServer, listener: socket.socket, launch: Launch
     told = asyncio.Event()
     draining = asyncio.create_task(_drain(server, told, web))
     # Only now: uvicorn installs handlers of its own, and would end streams that SGLang lets finish.
-    if launch.emulation.fault is Fault.IGNORE_SIGTERM:
+    if launch.emulation.scenario.now.processes.ignore_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)

@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.clock import Clock
-from infra.emulated.arguments import Emulation, Fault
+from infra.emulated.arguments import Emulation
 from infra.emulated.cost import kv_room_tokens
 from infra.emulated.logs import RANK, die
 from infra.emulated.rules import communicator_fault, load_fault
+from infra.emulated.scenario import StartPhase
 from infra.emulated.settings import Algorithm, Settings
 from infra.emulated.truth import HostTruth, Span
 from sweeps.values import Value
 
 _HANG_LIMIT_S = 3600.0
 """Wall seconds after which even a server that hangs ends."""
+_BROKEN_WEIGHTS = "safetensors_rust.SafetensorError: Error while deserializing header"
 _GRAPH_SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 
 
@@ -114,11 +116,12 @@ def hang() -> None:
 def _load_weights(launch: Launch, times: StartTimes, clock: Clock) -> None:
     truth = launch.truth
     RANK.info("Load weight begin. avail mem=%.2f GB", truth.gpu_memory_gib)
-    if launch.emulation.fault is Fault.HANG_WHILE_LOADING:
+    start = launch.emulation.scenario.now.start
+    if start.hang_in is StartPhase.WEIGHTS:
         hang()
-    if launch.emulation.fault is Fault.DIE_WHILE_LOADING:
+    if start.die_in is StartPhase.WEIGHTS:
         clock.sleep_s(times.weights_s / 2)
-        die("safetensors_rust.SafetensorError: Error while deserializing header")
+        die(start.last_line or _BROKEN_WEIGHTS)
     clock.sleep_s(times.weights_s)
     RANK.info(
         "Load weight end. elapsed=%.2f s, type=KimiK25ForConditionalGeneration, "

@@ -10,9 +10,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from infra.clock import Clock
-from infra.emulated.arguments import Fault
 from infra.emulated.engine import EmulatedEngine, Generation, Step
 from infra.emulated.logs import RANK, DecodeWindow, decode_line, die, prefill_line
+from infra.emulated.scenario import OomMoment, OutOfMemory
+from infra.emulated.scenario_file import ScenarioSource
 
 _LEAST_SLEEP_S = 0.001
 _BURST_S = 0.004
@@ -71,8 +72,7 @@ class Scheduler:
         clock: Clock,
         *,
         first_use_s: float = 0.0,
-        fault: Fault | None = None,
-        fault_after: int = 0,
+        scenario: ScenarioSource | None = None,
     ) -> None:
         self.engine = engine
         self.clock = clock
@@ -80,8 +80,7 @@ class Scheduler:
         self.lag_s = 0.0
         """How far the loop was behind its timetable at worst, in host seconds."""
         self._first_use_s = first_use_s
-        self._fault = fault
-        self._fault_after = fault_after
+        self._scenario = scenario or ScenarioSource(None)
         self._waiting: deque[Job] = deque()
         self._running: list[Job] = []
         self._touched: list[Job] = []
@@ -186,8 +185,7 @@ class Scheduler:
 
     async def _decode(self) -> None:
         jobs = list(self._running)
-        if self._fault is not None:
-            await self._misbehave(jobs)
+        await self._misbehave(jobs)
         steps = self.engine.decode([job.generation for job in jobs])
         await self._wait_until_due(steps[0].duration_s)
         self._deliver(jobs, steps)
@@ -273,7 +271,8 @@ class Scheduler:
         )
 
     async def _misbehave(self, jobs: list[Job]) -> None:
-        if self._fault is Fault.OOM_UNDER_LOAD and len(jobs) >= self._fault_after:
+        world = self._scenario.now
+        if any(self._runs_out(rule, jobs) for rule in world.oom):
             self._signal()
             await asyncio.sleep(_BURST_S)
             gib = self.engine.truth.gpu_memory_gib
@@ -281,11 +280,21 @@ class Scheduler:
                 "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.17 GiB. "
                 f"GPU 0 has a total capacity of {gib:.2f} GiB of which 612.00 MiB is free."
             )
-        if self._fault is Fault.STALL:
-            while any(len(job.generation.output) >= self._fault_after for job in self._running):
+        if limit := world.stream.stall_after_tokens:
+            while any(len(job.generation.output) >= limit for job in self._running):
                 self._signal()
                 await asyncio.sleep(0.05)
                 self._due_s = self.clock.now_s()
+
+    def _runs_out(self, rule: OutOfMemory, jobs: list[Job]) -> bool:
+        settings = self.engine.settings
+        return (
+            rule.moment is OomMoment.SERVING
+            and len(jobs) >= rule.running_requests_from
+            and self.held_tokens >= rule.context_tokens_from
+            and settings.draft_tokens >= rule.draft_tokens_from
+            and settings.mem_fraction >= rule.mem_fraction_from
+        )
 
 
 class _Window:

@@ -115,19 +115,21 @@ def test_a_missing_program_is_a_fault_of_the_host(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "outcome", "says"),
+    ("world", "outcome", "says"),
     [
-        ("hang_while_loading", Outcome.HUNG, "not healthy"),
-        ("stall:20", Outcome.HUNG, "silent"),
-        ("ignore_sigterm", Outcome.MEASURED, ""),
+        ('[start]\nhang_in = "weights"', Outcome.HUNG, "not healthy"),
+        ("[stream]\nstall_after_tokens = 20", Outcome.HUNG, "silent"),
+        ("[processes]\nignore_sigterm = true", Outcome.MEASURED, ""),
     ],
 )
 def test_faults_of_a_server_are_named(
-    tmp_path: Path, fault: str, outcome: Outcome, says: str
+    tmp_path: Path, world: str, outcome: Outcome, says: str
 ) -> None:
     budget = replace(SWEEP.budget, start_s=400.0, silence_s=60.0, trial_s=1e6)
     work = replace(SWEEP.workload, measure_s=1e6)
-    host = replace(FAST, env={"EMULATED_FAULT": fault})
+    scenario_path = tmp_path / "world.toml"
+    scenario_path.write_text(world)
+    host = replace(FAST, env={"EMULATED_SCENARIO": str(scenario_path)})
     result = _run(_job(tmp_path, plain(), replace(SWEEP, workload=work, budget=budget), host))
     assert result.outcome is outcome, result.reason
     assert says in result.reason

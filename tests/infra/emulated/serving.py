@@ -116,14 +116,18 @@ def free_port() -> int:
 
 @contextmanager
 def serve(
-    *flags: str, scale: float = 200.0, port: int | None = None, **env: str
+    *flags: str, scale: float = 200.0, port: int | None = None, world: str = "", **env: str
 ) -> Iterator[Served]:
-    """Start an emulated server, and end it by its id."""
+    """Start an emulated server in a world (TOML of a scenario), and end it by its id."""
     port = free_port() if port is None else port
     argv = [sys.executable, "-m", "infra.emulated", "--model-path", "m", "--tp-size", "8"]
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("NCCL", "EMULATED"))}
     with tempfile.TemporaryDirectory() as folder:
         log_path = Path(folder) / "server.log"
+        if world:
+            scenario_path = Path(folder) / "world.toml"
+            scenario_path.write_text(world)
+            env["EMULATED_SCENARIO"] = str(scenario_path)
         with log_path.open("wb") as log:
             process = subprocess.Popen(
                 [*argv, "--port", str(port), *flags],

@@ -1,8 +1,10 @@
 """The emulated server parses, resolves and refuses as its version of SGLang does."""
 
+from pathlib import Path
+
 import pytest
 
-from infra.emulated.arguments import EmulationError, Fault, parse, read_emulation
+from infra.emulated.arguments import EmulationError, parse, read_emulation
 from infra.emulated.loading import plan_start
 from infra.emulated.rules import communicator_fault, load_fault, resolution_fault
 from infra.emulated.settings import effective_environment, make_settings, resolve
@@ -139,12 +141,14 @@ def test_nccl_refuses_unknown_names(env: dict[str, str], *, fails: bool) -> None
     assert bool(communicator_fault(make_settings(BASE, env, "0.5.23"))) is fails
 
 
-def test_emulation_is_told_by_the_environment() -> None:
+def test_emulation_is_told_by_the_environment(tmp_path: Path) -> None:
+    path = tmp_path / "world.toml"
+    path.write_text("[stream]\nstall_after_tokens = 5\n")
     emulation = read_emulation(
-        {"EMULATED_TIME_SCALE": "20", "EMULATED_TRUTH": "G", "EMULATED_FAULT": "stall:5"}
+        {"EMULATED_TIME_SCALE": "20", "EMULATED_TRUTH": "G", "EMULATED_SCENARIO": str(path)}
     )
     assert (emulation.time_scale, emulation.truth.name) == (20.0, "G")
-    assert (emulation.fault, emulation.fault_after) == (Fault.STALL, 5)
+    assert emulation.scenario.now.stream.stall_after_tokens == 5
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ def test_emulation_is_told_by_the_environment() -> None:
         ("EMULATED_TIME_SCALE", "fast"),
         ("EMULATED_TIME_SCALE", "0"),
         ("EMULATED_TRUTH", "X"),
-        ("EMULATED_FAULT", "explode"),
+        ("EMULATED_SCENARIO", "no-such-file.toml"),
     ],
 )
 def test_emulation_names_what_it_cannot_read(name: str, value: str) -> None:

@@ -287,9 +287,9 @@ def test_sigterm_drains_and_exits_cleanly() -> None:
 
 def test_faults() -> None:
     with (
-        serve(scale=2000, EMULATED_FAULT="die_while_loading") as dying,
-        serve(scale=2000, EMULATED_FAULT="oom_under_load:2") as starved,
-        serve(scale=2000, EMULATED_FAULT="stall:20") as stalled,
+        serve(scale=2000, world='[start]\ndie_in = "weights"') as dying,
+        serve(scale=2000, world="[[oom]]\nrunning_requests_from = 2") as starved,
+        serve(scale=2000, world="[stream]\nstall_after_tokens = 20") as stalled,
     ):
         assert exit_code(dying) == -signal.SIGKILL
         assert "SafetensorError" in dying.log()
@@ -313,7 +313,7 @@ def test_faults() -> None:
 
 
 def test_a_hang_while_loading_ends_by_sigterm() -> None:
-    with serve(scale=2000, EMULATED_FAULT="hang_while_loading") as hung:
+    with serve(scale=2000, world='[start]\nhang_in = "weights"') as hung:
         until = time.monotonic() + LIMIT_S
         while "Load weight begin" not in hung.log():
             assert time.monotonic() < until
