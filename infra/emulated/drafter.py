@@ -10,7 +10,7 @@ from itertools import count, islice
 from typing import Protocol
 
 from infra.emulated.settings import Algorithm, Settings
-from infra.emulated.truth import HostTruth
+from infra.emulated.truth import HostTruth, hit_rates
 
 NODE_LIMIT = 1_000_000
 """The emulator's own limit (about 70,000 tokens of text); a larger capacity counts as this."""
@@ -50,7 +50,8 @@ def make_drafter(settings: Settings, truth: HostTruth) -> Drafter:
             return NgramDrafter(settings)
         case Algorithm.EAGLE:
             kept = truth.eagle_breadth_gain
-            rates = [1 - (1 - r) * (1 - kept) ** (settings.topk - 1) for r in truth.eagle_hit_rates]
+            hits = hit_rates(settings.draft_model)
+            rates = [1 - (1 - rate) * (1 - kept) ** (settings.topk - 1) for rate in hits]
             depth = max(0, min(settings.draft_steps, settings.draft_tokens - 1))
             return ChainDrafter(tuple(rates), depth)
 

@@ -69,6 +69,9 @@ class Settings:
     max_channels: int | None = None
     pcie_ipc: bool = False
     pcie_ipc_max_elements: int = 0
+    custom_all_reduce: bool = True
+    """Not disabled; whether it acts is the host's."""
+    draft_model: str = ""
     launch: str = ""
     """Digest of everything given, inert settings too; it only tells launches apart."""
 
@@ -172,6 +175,8 @@ def make_settings(
         max_channels=_integer(environment.get("NCCL_MAX_NCHANNELS")),
         pcie_ipc=has_ipc and environment.get("SGLANG_ENABLE_PCIE_IPC_ALLREDUCE", "0") in _TRUE,
         pcie_ipc_max_elements=_integer(environment.get("SGLANG_PCIE_IPC_MAX_NUMEL")) or 0,
+        custom_all_reduce=not args["disable_custom_all_reduce"],
+        draft_model=str(args["speculative_draft_model_path"] or ""),
         launch=_launch_digest(given, environment),
     )
 
