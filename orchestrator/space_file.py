@@ -9,7 +9,8 @@ from types import ModuleType
 
 from infra.engines import resolve_path
 from infra.gpus import count_gpus
-from infra.sglang.flags import NEWEST, setting_problems
+from infra.sglang.flags import NEWEST
+from infra.sglang.setting_checks import setting_problems
 from infra.sglang.probe import missing_sglang
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.problems import BadInputError, Problem, nearest

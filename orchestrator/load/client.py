@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from infra.clock import Clock
-from orchestrator.load.dialects import DIALECTS, Dialect, Tally
+from orchestrator.load.dialects import DIALECTS, Dialect
 from orchestrator.load.flight import Flight
 from orchestrator.load.health import HealthMeter
 from orchestrator.load.http_stream import Target
-from orchestrator.load.seam import BLOCK_S, ClientHealth, PassProgress, Sampling
-from sweeps.blocks import block_rates, length_s, live_windows
+from orchestrator.load.progress import ProgressMeter
+from orchestrator.load.seam import ClientHealth, PassProgress, Sampling
 from sweeps.records import EndReason, PassRecord
 
 _PROGRESS_WALL_S = 0.25
@@ -101,8 +101,7 @@ class _Pass:
         self._concurrency = concurrency
         self._clock = clock
         self._flights: list[Flight] = []
-        self._decode_per_s: list[float] = []
-        self._chunks_per_s: list[float] = []
+        self._meter = ProgressMeter(concurrency)
         self._stopped: EndReason | None = None
 
     async def run(
@@ -124,7 +123,7 @@ class _Pass:
                 done, pending = await asyncio.wait(pending, timeout=_PROGRESS_WALL_S)
                 for worker in done:
                     worker.result()
-                on_progress(self._progress(started_s))
+                on_progress(self._meter.progress(self._flights, self._clock.now_s() - started_s))
                 if pending and should_stop():
                     self._stop(EndReason.CANCELLED)
         finally:
@@ -157,30 +156,6 @@ class _Pass:
             for flight in self._flights:
                 flight.stop(reason)
 
-    def _progress(self, started_s: float) -> PassProgress:
-        self._add_blocks()
-        flights = self._flights
-        return PassProgress(
-            elapsed_s=self._clock.now_s() - started_s,
-            output_tokens=sum(flight.tally.output_tokens for flight in flights),
-            decode_blocks_per_s=tuple(self._decode_per_s),
-            chunk_blocks_per_s=tuple(self._chunks_per_s),
-            running_streams=sum(not flight.over for flight in flights),
-            finished_requests=sum(flight.end is EndReason.FINISHED for flight in flights),
-            accept_length=_accept_length([flight.tally for flight in flights]),
-        )
-
-    def _add_blocks(self) -> None:
-        curves = [flight.curve() for flight in self._flights]
-        windows = live_windows(curves, self._concurrency)
-        whole = int(length_s(windows) / BLOCK_S)
-        new = range(len(self._decode_per_s), whole)
-        if new:
-            chunks = [flight.chunk_curve() for flight in self._flights]
-            rates = block_rates(chunks, windows, BLOCK_S, new)
-            self._decode_per_s += block_rates(curves, windows, BLOCK_S, new)
-            self._chunks_per_s += [rate / self._concurrency for rate in rates]
-
 
 @contextmanager
 def _quiet_collector() -> Iterator[None]:
@@ -199,10 +174,3 @@ def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
         return asyncio.new_event_loop
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
-
-
-def _accept_length(tallies: Sequence[Tally]) -> float | None:
-    """Return tokens per verify step of the requests that have told their steps."""
-    told = [tally for tally in tallies if tally.verify_steps]
-    steps = sum(tally.verify_steps or 0 for tally in told)
-    return sum(tally.output_tokens - 1 for tally in told) / steps if steps else None
