@@ -3,20 +3,20 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from statistics import fmean
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
-from infra.clock import Clock
-from infra.engines import Engine, effective_names
-from infra.host import Command, Host, HostError, Process
-from infra.sglang.control import ControlError, ServerControl, effective_settings
+from infra.engines import effective_names
+from infra.host import Command, HostError, Process
+from infra.sglang.control import ControlError, effective_settings
 from infra.sglang.flags import NEWEST
 from infra.sglang.logs import accept_lengths, explain_exit
 from orchestrator.files import Spool, write_json
-from orchestrator.job import StopKind, StopOrder, TrialJob, TrialProgress
-from orchestrator.load.seam import LoadClient, PassProgress, Sampling
+from orchestrator.job import StopKind, TrialJob, TrialProgress
+from orchestrator.load.seam import PassProgress, Sampling
+from orchestrator.trial_seam import Tools, Watch
 from sweeps.intervals import mean_half_width
 from sweeps.launch import LaunchPlan
 from sweeps.metrics import measure_all
@@ -33,29 +33,10 @@ LEAST_POLL_WALL_S = 0.05
 LEAST_SILENCE_WALL_S = 5.0
 """Where a host is emulated faster than life, a busy machine must not look like a silent server."""
 
+CONTROL_S = 30.0
+"""Wall seconds for an answer of a server that is up."""
+
 WARM_UP_TOKENS = 64
-
-
-class Watch(Protocol):
-    """Who follows a trial. Called from the trial's own thread; returns at once."""
-
-    def report(self, progress: TrialProgress) -> None:
-        """Take a sign of life."""
-        ...
-
-    def order(self) -> StopOrder | None:
-        """Return the order to stop, once there is one."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What a trial works with: the seams, filled for one host."""
-
-    host: Host
-    engine: Engine
-    clock: Clock
-    client: LoadClient
 
 
 class TrialEndError(Exception):
@@ -163,7 +144,7 @@ class _TrialRun:
         finally:
             self._enter(Phase.STOPPING)
             if process.poll() is None:
-                ServerControl(plan.url, answer_s=2.0).abort_all()
+                self._tools.control(plan.url, 2.0).abort_all()
             report = process.stop()
             self._spool.append("stop", asdict(report))
             if not report.clean:
@@ -172,7 +153,7 @@ class _TrialRun:
 
     def _wait_until_ready(self, plan: LaunchPlan, process: Process) -> None:
         """Ready is: alive, healthy, and one token generated for us."""
-        control = ServerControl(plan.url, answer_s=5.0)
+        control = self._tools.control(plan.url, 5.0)
         deadline_s = self._clock.now_s() + plan.deadlines.start_s
         while not control.is_healthy():
             self._check(process)
@@ -191,7 +172,7 @@ class _TrialRun:
     def _read_back(self, plan: LaunchPlan) -> None:
         """Note what the server made of the settings, by its own account."""
         try:
-            info = ServerControl(plan.url).info()
+            info = self._tools.control(plan.url, CONTROL_S).info()
         except ControlError as error:
             raise TrialEndError(Outcome.FAILED, f"no account of its settings: {error}") from error
         self._version = str(info.get("version") or self._version)
@@ -206,7 +187,7 @@ class _TrialRun:
     def _flush(self, plan: LaunchPlan) -> None:
         """Empty the n-gram trie and the prefix cache, so that the cold pass is cold."""
         try:
-            ServerControl(plan.url).flush()
+            self._tools.control(plan.url, CONTROL_S).flush()
         except ControlError as error:
             raise TrialEndError(Outcome.FAILED, f"the caches were not emptied: {error}") from error
 
@@ -282,7 +263,8 @@ class _TrialRun:
 
     def _host_s(self, wall_s: float) -> float:
         """Return how much of the host's time passes in a span on the wall."""
-        return wall_s / max(self._clock.real_s(1.0), 1e-9)
+        wall_per_host_s = self._clock.real_s(1.0)
+        return wall_s / wall_per_host_s if wall_per_host_s else 0.0
 
     def _left_s(self) -> float:
         return self._job.sweep.budget.trial_s - (self._clock.now_s() - self._started_s)

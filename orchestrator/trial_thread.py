@@ -6,7 +6,8 @@ from collections import deque
 
 from orchestrator.files import read_json
 from orchestrator.job import StopKind, StopOrder, TrialJob, TrialProgress
-from orchestrator.trial import Tools, run_trial
+from orchestrator.trial import run_trial
+from orchestrator.trial_seam import Tools
 from sweeps.results import TrialResult
 
 _LOOK_AT_FILE_S = 0.2

@@ -15,7 +15,7 @@ from orchestrator.state import State
 from orchestrator.sweep_run import Attendants, SweepRun
 from orchestrator.tools import local_tools
 from orchestrator.tracking.jsonl import JsonlTracker
-from orchestrator.trial import Tools
+from orchestrator.trial_seam import Tools
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.results import Outcome, Phase, TrialResult
 from sweeps.sweep import Budget, Sweep

@@ -1,0 +1,301 @@
+"""Whole sweeps on a simulated clock: emulated servers in this process, thousands of trials an hour.
+
+Everything but the wire is the real thing: the trial, the search, the engine and its scheduler.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from infra.clock import SimulatedClock
+from infra.emulated.in_process import InProcessHost, InProcessServer
+from infra.emulated.requests import Asked, BadRequestError, read_body, read_chat, read_generate
+from infra.emulated.scheduler import Emission, Job
+from infra.emulated.text import render_all
+from infra.engines import ENGINES
+from infra.sglang.control import ControlError, lifetime_accept_length
+from orchestrator.job import StopOrder, TrialProgress
+from orchestrator.load.dialects import DIALECTS, Tally
+from orchestrator.load.progress import ProgressMeter
+from orchestrator.load.seam import BLOCK_S, ClientHealth, PassProgress, Sampling
+from orchestrator.sweep_run import SweepRun
+from orchestrator.trial import run_trial
+from orchestrator.trial_seam import Tools
+from sweeps.blocks import Curve
+from sweeps.hosts import EngineName
+from sweeps.records import EndReason, PassRecord, RequestRecord
+
+_READERS = {"chat": read_chat, "generate": read_generate}
+_PROBE_TOKENS = 4
+
+
+def drive(run: SweepRun) -> None:
+    """Run a sweep on emulated hosts to its end, one trial after another in this thread.
+
+    Raises ValueError if a host of the sweep is not emulated.
+    """
+    for host in run.sweep.hosts:
+        if not host.emulated:
+            raise ValueError(f"host {host.name} is real: only emulated hosts can be simulated")
+    tools = {host.name: simulated_tools() for host in run.sweep.hosts}
+    while not run.is_over:
+        for host in run.sweep.hosts:
+            job = run.next_job(host)
+            if job is not None:
+                run.on_result(run_trial(job, tools[host.name], _Inline(run)))
+
+
+def simulated_tools() -> Tools:
+    """Fill the seams with a host that lives on a clock of its own."""
+    clock = SimulatedClock()
+    host = InProcessHost(clock)
+
+    def control(url: str, answer_s: float) -> SimulatedControl:
+        return SimulatedControl(host, url)
+
+    engine = ENGINES[EngineName.EMULATED]
+    return Tools(host, engine, clock, SimulatedClient(host, clock), control)
+
+
+class _Inline:
+    """Follows a trial from its own thread: an order is there before the trial goes on."""
+
+    def __init__(self, run: SweepRun) -> None:
+        self._run = run
+        self._order: StopOrder | None = None
+
+    def report(self, progress: TrialProgress) -> None:
+        self._order = self._order or self._run.on_progress(progress)
+
+    def order(self) -> StopOrder | None:
+        return self._order
+
+
+class SimulatedControl:
+    """The control of a server of this process."""
+
+    def __init__(self, host: InProcessHost, url: str) -> None:
+        self._host, self._url = host, url
+
+    def is_healthy(self) -> bool:
+        """Tell whether the server is loaded; the first look after that lets it warm up."""
+        server = self._host.server(self._url)
+        if server is not None:
+            server.warm_up()
+        return server is not None
+
+    def info(self) -> Mapping[str, object]:
+        """Return the server's own account. Raises ControlError."""
+        return self._server().info()
+
+    def flush(self) -> None:
+        """Empty the caches. Raises ControlError."""
+        server = self._server()
+        if not server.scheduler.flush():
+            raise ControlError("/flush_cache was refused: requests are running")
+        if (length := lifetime_accept_length(server.info())) is not None:
+            raise ControlError(f"/flush_cache left an accept length of {length:g} behind")
+
+    def abort_all(self) -> None:
+        """End all running requests."""
+        server = self._host.server(self._url)
+        if server is not None:
+            server.scheduler.abort("", every=True)
+
+    def _server(self) -> InProcessServer:
+        server = self._host.server(self._url)
+        if server is None:
+            raise ControlError(f"{self._url} did not answer")
+        return server
+
+
+class SimulatedClient:
+    """The `LoadClient` of servers of this process: exact times, and no time of its own."""
+
+    def __init__(self, host: InProcessHost, clock: SimulatedClock) -> None:
+        self._host, self._clock = host, clock
+
+    @property
+    def last_health(self) -> ClientHealth | None:
+        """Return None: a client without a wire distorts nothing."""
+        return None
+
+    def run_pass(  # noqa: PLR0913 - each is a term of the load
+        self,
+        url: str,
+        prompts: Sequence[str],
+        sampling: Sampling,
+        *,
+        concurrency: int,
+        dialect: str,
+        deadline_s: float,
+        silence_s: float,
+        on_progress: Callable[[PassProgress], None],
+        should_stop: Callable[[], bool],
+    ) -> PassRecord:
+        """Send the prompts in a closed loop; see `LoadClient`. Simulated servers never fall silent.
+
+        Progress comes once in each block of the host's time.
+        """
+        if concurrency < 1:
+            raise ValueError(f"a pass needs at least one stream, not {concurrency}")
+        server = self._host.server(url)
+        if server is None or dialect not in _READERS:
+            raise ValueError(f"no server at {url}, or no dialect {dialect}")
+        ask = _asker(server, dialect, sampling)
+        running = _Pass(server, concurrency, self._clock.now_s() + deadline_s)
+        return server.run(running.run(map(ask, prompts), on_progress, should_stop))
+
+    def probe(self, url: str, dialect: str, deadline_s: float) -> bool:
+        """Tell whether the server generates a token in time."""
+        record = self.run_pass(
+            url,
+            ["Hello"],
+            Sampling(max_tokens=_PROBE_TOKENS, ignore_eos=True),
+            concurrency=1,
+            dialect=dialect,
+            deadline_s=deadline_s,
+            silence_s=deadline_s,
+            on_progress=lambda _: None,
+            should_stop=lambda: False,
+        )
+        return any(request.end is EndReason.FINISHED for request in record.requests)
+
+
+def _asker(
+    server: InProcessServer, dialect: str, sampling: Sampling
+) -> Callable[[str], Asked | str]:
+    """Make what turns a prompt into a request by way of the body that HTTP would carry."""
+
+    def ask(prompt: str) -> Asked | str:
+        body = read_body(DIALECTS[dialect].body(prompt, sampling))
+        try:
+            return _READERS[dialect](body, server.engine)
+        except BadRequestError as error:
+            return str(error)
+
+    return ask
+
+
+class _Flight:
+    """One request on its way; what a stream would have brought, with the exact times."""
+
+    def __init__(self, sent_s: float) -> None:
+        self.tally = Tally()
+        self.end: EndReason | None = None
+        self._sent_s = self._ended_s = sent_s
+        self._detail = ""
+        self._text = ""
+
+    def take(self, emissions: Sequence[Emission], until_s: float) -> bool:
+        """Count what is due by then; tell whether the request is over."""
+        for emission in emissions:
+            if emission.at_s > until_s:
+                self.finish(until_s, EndReason.DEADLINE)
+                return True
+            self.tally.now_s = emission.at_s
+            self.tally.count(emission.completion_tokens)
+            if emission.finished:
+                aborted = emission.aborted
+                self.finish(emission.at_s, EndReason.BROKEN if aborted else EndReason.FINISHED)
+        return self.end is not None
+
+    def finish(self, ended_s: float, end: EndReason, detail: str = "") -> None:
+        """End the request, once."""
+        if self.end is None:
+            self.end, self._ended_s, self._detail = end, ended_s, detail
+
+    def note(self, asked: Asked) -> None:
+        """Take what the server tells at the end of a request."""
+        generation = asked.generation
+        self.tally.prompt_tokens = len(generation.prompt)
+        self.tally.cached_tokens = generation.cached_tokens
+        if self.end is EndReason.FINISHED:
+            self.tally.verify_steps = generation.verifies or None
+        self._text = render_all(generation.output[: self.tally.output_tokens])
+
+    def curve(self) -> Curve:
+        """Return the tokens over time."""
+        return self._curve(self.tally.tokens)
+
+    def chunk_curve(self) -> Curve:
+        """Return the chunks over time."""
+        return self._curve(self.tally.chunks)
+
+    def record(self) -> RequestRecord:
+        """Return the record of a request that has ended."""
+        tally = self.tally
+        return RequestRecord(
+            sent_s=self._sent_s,
+            times_s=tuple(tally.times_s),
+            tokens=tuple(tally.tokens),
+            end=self.end or EndReason.CANCELLED,
+            ended_s=self._ended_s,
+            detail=self._detail,
+            finish_reason="length" if self.end is EndReason.FINISHED else "",
+            prompt_tokens=tally.prompt_tokens,
+            cached_tokens=tally.cached_tokens,
+            verify_steps=tally.verify_steps,
+            text=self._text,
+        )
+
+    def _curve(self, counts: Sequence[int]) -> Curve:
+        times_s = self.tally.times_s
+        until_s = times_s[-1] if times_s else self._sent_s
+        ended_s = float("inf") if self.end is None else self._ended_s
+        return Curve(self._sent_s, times_s, counts, until_s, ended_s)
+
+
+class _Pass:
+    """A closed loop of requests; its workers take prompts in order."""
+
+    def __init__(self, server: InProcessServer, concurrency: int, until_s: float) -> None:
+        self._server = server
+        self._clock = server.clock
+        self._concurrency = concurrency
+        self._until_s = until_s
+        self._flights: list[_Flight] = []
+        self._meter = ProgressMeter(concurrency)
+        self._started_s = self._clock.now_s()
+        self._told_s = self._started_s
+        self._stopped = False
+
+    async def run(
+        self,
+        requests: Iterator[Asked | str],
+        on_progress: Callable[[PassProgress], None],
+        should_stop: Callable[[], bool],
+    ) -> PassRecord:
+        def look() -> None:
+            on_progress(self._meter.progress(self._flights, self._clock.now_s() - self._started_s))
+            self._stopped = self._stopped or should_stop()
+
+        await asyncio.gather(*(self._work(requests, look) for _ in range(self._concurrency)))
+        look()
+        records = tuple(flight.record() for flight in self._flights)
+        ended_s = min(self._until_s, self._clock.now_s())
+        return PassRecord(records, self._concurrency, self._started_s, ended_s)
+
+    async def _work(self, requests: Iterator[Asked | str], look: Callable[[], None]) -> None:
+        for asked in requests:
+            if self._stopped or self._clock.now_s() >= self._until_s:
+                return
+            flight = _Flight(self._clock.now_s())
+            self._flights.append(flight)
+            if isinstance(asked, str):
+                flight.finish(self._clock.now_s(), EndReason.BROKEN, asked)
+                continue
+            job = self._server.scheduler.submit(asked.rid, asked.generation)
+            await self._fly(flight, job, look)
+            flight.note(asked)
+
+    async def _fly(self, flight: _Flight, job: Job, look: Callable[[], None]) -> None:
+        try:
+            while not flight.take(await job.take(), self._until_s):
+                if self._clock.now_s() - self._told_s >= BLOCK_S:
+                    self._told_s = self._clock.now_s()
+                    look()
+                if self._stopped:
+                    flight.finish(self._clock.now_s(), EndReason.CANCELLED)
+                    return
+        finally:
+            self._server.scheduler.drop(job)

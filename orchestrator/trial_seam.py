@@ -1,0 +1,55 @@
+"""What a trial works with and who follows it: the seams of one host, as its driver fills them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from infra.clock import Clock
+from infra.engines import Engine
+from infra.host import Host
+from orchestrator.job import StopOrder, TrialProgress
+from orchestrator.load.seam import LoadClient
+
+
+class Watch(Protocol):
+    """Who follows a trial. Called from the trial's own thread; returns at once."""
+
+    def report(self, progress: TrialProgress) -> None:
+        """Take a sign of life."""
+        ...
+
+    def order(self) -> StopOrder | None:
+        """Return the order to stop, once there is one."""
+        ...
+
+
+class Control(Protocol):
+    """The small requests of one server's life. All but two raise ControlError."""
+
+    def is_healthy(self) -> bool:
+        """Tell whether the server generates; an answer of no kind is a no."""
+        ...
+
+    def info(self) -> Mapping[str, object]:
+        """Return the server's own account of its settings."""
+        ...
+
+    def flush(self) -> None:
+        """Empty the prefix cache and the n-gram trie, and see that it happened."""
+        ...
+
+    def abort_all(self) -> None:
+        """End all running requests; a server that cannot is left alone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The seams, filled for one host."""
+
+    host: Host
+    engine: Engine
+    clock: Clock
+    client: LoadClient
+    control: Callable[[str, float], Control]
+    """Makes the control of the server at a URL; the wall seconds that an answer may take."""
