@@ -65,9 +65,7 @@ class Engine:
         swept = {n: str(v) for n, v in settings.items() if is_environment(n) and v is not None}
         env = {**self.unbuffered, **host.env, **swept}
         if self.name is EngineName.EMULATED:
-            env |= emulated_environment(
-                time_scale=host.time_scale, truth=host.truth, gpus=host.gpus, version=host.version
-            )
+            env |= emulated_environment(host)
             env["EMULATED_SEED"] = str(start)
         return env
 
@@ -78,16 +76,17 @@ ENGINES: dict[EngineName, Engine] = {
 }
 
 
-def emulated_environment(
-    *, time_scale: float, truth: str, gpus: int = 8, version: str | None = None
-) -> dict[str, str]:
+def emulated_environment(host: HostSpec) -> dict[str, str]:
     """Return what tells the emulated server what it is; its command line is SGLang's own."""
     env = {
-        "EMULATED_TIME_SCALE": f"{time_scale:g}",
-        "EMULATED_TRUTH": truth,
-        "EMULATED_GPUS": str(gpus),
+        "EMULATED_TIME_SCALE": f"{host.time_scale:g}",
+        "EMULATED_TRUTH": host.truth,
+        "EMULATED_GPUS": str(host.gpus),
+        "EMULATED_VERSION": host.version,
+        "EMULATED_SCENARIO": host.scenario,
+        "EMULATED_HOST_FOLDER": host.folder,
     }
-    return {**env, "EMULATED_VERSION": version} if version else env
+    return {name: value for name, value in env.items() if value is not None}
 
 
 def complete(settings: Mapping[str, Value]) -> dict[str, Value]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.choices import Driver, HostChoice
 from orchestrator.exit_codes import BAD_INPUT, NO_TRIAL
 from sweeps.hosts import EngineName
 from sweeps.problems import BadInputError
@@ -25,25 +26,32 @@ SpaceFile = Annotated[Path, typer.Argument(help="A space file, such as search_sp
 StateDir = Annotated[Path, typer.Option(help="Where studies, results and logs are kept.")]
 Engine = Annotated[EngineName, typer.Option(help="Which program answers as SGLang.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Truth = Annotated[str | None, typer.Option(help="Which host is emulated.")]
+TimeScale = Annotated[float | None, typer.Option(min=0.001, help="Times faster than life.")]
+Scenario = Annotated[Path | None, typer.Option(help="TOML: what goes wrong on an emulated host.")]
 SweepId = Annotated[str | None, typer.Option("--sweep", help="The id of a sweep.")]
 
 DEFAULT_STATE = Path(".sweeps")
 
 
 @app.command()
-def sweep(
+def sweep(  # noqa: PLR0913 - each is an option of the command
     space_file: SpaceFile,
     state_dir: StateDir = DEFAULT_STATE,
     engine: Engine = EngineName.AUTO,
     trials: Annotated[int | None, typer.Option(min=1, help="Replaces the file's budget.")] = None,
-    ray: Annotated[bool, typer.Option(help="Run trials on Ray Tune, or in this process.")] = True,
+    driver: Annotated[Driver, typer.Option(help="What moves the trials.")] = Driver.RAY,
+    truth: Truth = None,
+    time_scale: TimeScale = None,
+    scenario: Scenario = None,
     resume: Annotated[bool, typer.Option(help="Continue the last sweep of this file.")] = False,
 ) -> None:
     """Run a sweep: start each variant, measure it, and find the best."""
     from orchestrator.commands import run_sweep
 
     with _bad_input_exits():
-        code = run_sweep(space_file, state_dir, engine, trials, use_ray=ray, resume=resume)
+        choice = HostChoice(engine, truth, time_scale, scenario)
+        code = run_sweep(space_file, state_dir, choice, trials, driver=driver, resume=resume)
     raise typer.Exit(code)
 
 
@@ -54,7 +62,7 @@ def check(space_file: SpaceFile, engine: Engine = EngineName.AUTO, as_json: AsJs
     from orchestrator.pages import print_space
 
     with _bad_input_exits():
-        loaded = load(space_file, engine)
+        loaded = load(space_file, HostChoice(engine))
     if as_json:
         _print_json(describe(loaded))
     else:
@@ -73,7 +81,7 @@ def plan(
     from orchestrator.pages import print_plans
 
     with _bad_input_exits():
-        made = plans(load(space_file, engine), samples)
+        made = plans(load(space_file, HostChoice(engine)), samples)
     if as_json:
         _print_json([{"config": dict(config), **p.as_data()} for config, p in made])
     else:
@@ -141,13 +149,17 @@ def ui(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def emulate(
     context: typer.Context,
-    time_scale: Annotated[float, typer.Option(min=0.001, help="Times faster than life.")] = 1.0,
-    truth: Annotated[str, typer.Option(help="The hidden cost model: S, M or G.")] = "M",
+    time_scale: TimeScale = None,
+    truth: Truth = None,
+    scenario: Scenario = None,
+    version: Annotated[str | None, typer.Option(help="The SGLang that it resembles.")] = None,
 ) -> None:
     """Run an EMULATED SGLang server here, with SGLang's own flags."""
     from orchestrator.commands import emulate_server
 
-    emulate_server(context.args, time_scale, truth)
+    with _bad_input_exits():
+        choice = HostChoice(EngineName.EMULATED, truth, time_scale or 1.0, scenario)
+        emulate_server(context.args, choice, version)
 
 
 @app.command()

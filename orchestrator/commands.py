@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from infra.engines import ENGINES, emulated_environment
+from orchestrator.choices import Driver, HostChoice
 from orchestrator.exit_codes import DONE, INTERRUPTED, NO_TRIAL
 from orchestrator.signals import terminate_like_interrupt
-from orchestrator.space_file import load_sweep, prepare
+from orchestrator.space_file import emulation_problems, load_sweep, prepare, settle_host
 from orchestrator.state import State, StateInUseError, StateUnusableError, new_sweep_id
 from sweeps.config import Config
 from sweeps.exporters import EXPORTERS
 from sweeps.exporters.recommendation import recommend
-from sweeps.hosts import EngineName
+from sweeps.hosts import EngineName, HostSpec
 from sweeps.launch import LaunchPlan
 from sweeps.metrics import METRICS
 from sweeps.problems import BadInputError, Problem, nearest
@@ -39,13 +40,15 @@ EXPERIMENT = "sweeps"
 TRACKER_CLOSE_S = 120.0
 """Wall seconds that the end of a sweep waits for its tracker."""
 
+_EMULATE = "Add `--engine emulated`, or leave out `--driver simulated`."
+
 SHOWN_PORT = 30000
 """The port in plans that are only shown; a trial gets a free one."""
 
 
-def load(space_file: Path, engine: EngineName) -> Sweep:
+def load(space_file: Path, choice: HostChoice) -> Sweep:
     """Read and check a space file. Raises BadInputError."""
-    return prepare(load_sweep(space_file), space_file, engine)
+    return prepare(load_sweep(space_file), space_file, choice)
 
 
 def describe(sweep: Sweep) -> dict[str, object]:
@@ -79,16 +82,18 @@ def plans(sweep: Sweep, samples: int) -> list[tuple[Config, LaunchPlan]]:
 def run_sweep(
     space_file: Path,
     state_dir: Path,
-    engine: EngineName,
+    choice: HostChoice,
     trials: int | None,
     *,
-    use_ray: bool,
+    driver: Driver,
     resume: bool,
 ) -> int:
     """Run a sweep to its end and return the exit code. Raises BadInputError before it starts."""
     from orchestrator.pages import print_summary
 
-    sweep = load(space_file, engine)
+    sweep = load(space_file, choice)
+    if driver is Driver.SIMULATED:
+        _refuse_simulation(sweep, space_file)
     if trials is not None:
         sweep = replace(sweep, budget=replace(sweep.budget, trials=trials))
     state = State(state_dir)
@@ -98,7 +103,8 @@ def run_sweep(
         card = _card(sweep, space_file)
         state.write_card(sweep_id, {**card, "status": "running"})
         _log_to(state.sweep_folder(sweep_id) / "driver.log")
-        status, run = _drive(sweep_id, sweep, state, use_ray=use_ray)
+        hosts = [_with_folder(host, state) for host in sweep.hosts]
+        status, run = _drive(sweep_id, replace(sweep, hosts=hosts), state, driver)
         state.write_card(sweep_id, {**card, "status": status})
         ranking = ranking_of(sweep.objective.metric, run.results)
         print_summary(sweep_id, state_dir, status, ranking, run.results, sweep.objective.metric)
@@ -153,9 +159,15 @@ def serve(state_dir: Path, port: int, on_ready: Callable[[str], None]) -> None:
         raise _bad("--port", str(port), str(error), "Try another port.") from error
 
 
-def emulate_server(flags: list[str], time_scale: float, truth: str) -> NoReturn:
-    """Become an emulated server: signals and the exit code are then its own."""
-    env = {**os.environ, **emulated_environment(time_scale=time_scale, truth=truth)}
+def emulate_server(flags: list[str], choice: HostChoice, version: str | None) -> NoReturn:
+    """Become an emulated server: signals and the exit code are then its own.
+
+    Raises BadInputError.
+    """
+    host = settle_host(HostSpec(version=version), choice, gpus=0)
+    if problems := list(emulation_problems(host, "emulate")):
+        raise BadInputError("the command line", problems)
+    env = {**os.environ, **emulated_environment(host)}
     argv = [sys.executable, "-m", ENGINES[EngineName.EMULATED].module, *flags]
     os.execve(sys.executable, argv, env)
 
@@ -167,7 +179,20 @@ def clean_up(state_dir: Path) -> dict[str, int]:
         return _end_leftovers(state)
 
 
-def _drive(sweep_id: str, sweep: Sweep, state: State, *, use_ray: bool) -> tuple[str, "SweepRun"]:
+def _with_folder(host: HostSpec, state: State) -> HostSpec:
+    """Give an emulated host its memory from server to server."""
+    return replace(host, folder=str(state.host_folder(host.name))) if host.emulated else host
+
+
+def _refuse_simulation(sweep: Sweep, space_file: Path) -> None:
+    real = [host for host in sweep.hosts if not host.emulated]
+    if real:
+        why = "only an emulated host can live on a simulated clock"
+        problem = Problem(f"hosts.{real[0].name}.engine", real[0].engine.value, why, _EMULATE)
+        raise BadInputError(str(space_file), [problem])
+
+
+def _drive(sweep_id: str, sweep: Sweep, state: State, driver: Driver) -> tuple[str, "SweepRun"]:
     from rich.console import Console
 
     from infra import reaper
@@ -184,7 +209,7 @@ def _drive(sweep_id: str, sweep: Sweep, state: State, *, use_ray: bool) -> tuple
     run.start()
     status = "failed"
     try:
-        _run_driver(run, state, use_ray=use_ray)
+        _run_driver(run, state, driver)
         status = "finished" if run.is_over else "interrupted"
     except KeyboardInterrupt:
         status = "interrupted"
@@ -198,17 +223,23 @@ def _drive(sweep_id: str, sweep: Sweep, state: State, *, use_ray: bool) -> tuple
     return status, run
 
 
-def _run_driver(run: "SweepRun", state: State, *, use_ray: bool) -> None:
-    if use_ray:
-        from orchestrator import ray_driver
+def _run_driver(run: "SweepRun", state: State, driver: Driver) -> None:
+    match driver:
+        case Driver.RAY:
+            from orchestrator import ray_driver
 
-        ray_driver.drive(run, state)
-    else:
-        from orchestrator import serial_driver
-        from orchestrator.tools import local_tools
+            ray_driver.drive(run, state)
+        case Driver.SERIAL:
+            from orchestrator import serial_driver
+            from orchestrator.tools import local_tools
 
-        with terminate_like_interrupt():
-            serial_driver.drive(run, local_tools)
+            with terminate_like_interrupt():
+                serial_driver.drive(run, local_tools)
+        case Driver.SIMULATED:
+            from orchestrator import simulation
+
+            with terminate_like_interrupt():
+                simulation.drive(run)
 
 
 @contextmanager

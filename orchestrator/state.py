@@ -56,6 +56,10 @@ class State:
         """Return the folder of a trial."""
         return self.sweep_folder(sweep_id).absolute() / "trials" / f"{number:04d}"
 
+    def host_folder(self, name: str) -> Path:
+        """Return where an emulated host keeps what its servers share."""
+        return self.root.absolute() / "hosts" / name
+
     def sweep_ids(self) -> list[str]:
         """List the sweeps, oldest first."""
         cards = (self.root / "sweeps").glob("*/sweep.json")

@@ -31,6 +31,10 @@ class HostSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     time_scale: float = 50.0
     truth: str = "M"
+    scenario: str | None = None
+    """File that tells an emulated host what goes wrong."""
+    folder: str | None = None
+    """Where an emulated host keeps what its servers share. It changes nothing that is measured."""
 
     @property
     def emulated(self) -> bool:
@@ -53,4 +57,5 @@ class HostSpec:
             "env": dict(self.env),
             "time_scale": self.time_scale,
             "truth": self.truth,
+            "scenario": self.scenario,
         }

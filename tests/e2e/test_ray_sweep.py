@@ -45,7 +45,17 @@ def _terminate(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize(
     ("end", "words"),
-    [(_ctrl_c, ()), (_terminate, ()), (_terminate, ("--no-ray",))],
+    [
+        (_ctrl_c, ()),
+        (_terminate, ()),
+        (
+            _terminate,
+            (
+                "--driver",
+                "serial",
+            ),
+        ),
+    ],
     ids=["ctrl-c", "sigterm", "sigterm without ray"],
 )
 def test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial(
@@ -70,7 +80,7 @@ def test_a_killed_driver_leaves_no_server_and_its_sweep_resumes(tmp_path: Path) 
         process.kill()
         process.wait(timeout=60)
     wait_until_nothing_is_left(tmp_path, port)
-    done = run(tmp_path, "sweep", "killed.py", "--resume", "--no-ray")
+    done = run(tmp_path, "sweep", "killed.py", "--resume", "--driver", "serial")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = trials(tmp_path)
     measured = [row["variant"] for row in rows if row["outcome"] == "measured"]

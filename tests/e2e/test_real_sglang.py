@@ -50,7 +50,14 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the state folder of a finished sweep."""
     folder = tmp_path_factory.mktemp("real")
     (folder / "space.py").write_text(SPACE)
-    words = ("sweep", str(folder / "space.py"), "--no-ray", "--state-dir", str(folder / "state"))
+    words = (
+        "sweep",
+        str(folder / "space.py"),
+        "--driver",
+        "serial",
+        "--state-dir",
+        str(folder / "state"),
+    )
     done = subprocess.run(
         [sys.executable, "-m", "orchestrator", *words],
         cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,

@@ -48,7 +48,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a space file and the state of a sweep of it."""
     folder = tmp_path_factory.mktemp("cli")
     (folder / "tiny.py").write_text(TINY)
-    done = _orchestrator("sweep", "tiny.py", "--no-ray", cwd=folder)
+    done = _orchestrator("sweep", "tiny.py", "--driver", "serial", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "EMULATED" in done.stdout.splitlines()[0]
     assert "orchestrator export" in done.stdout
@@ -126,7 +126,7 @@ def test_bad_input_is_one_error_and_exit_2(
 
 def test_a_state_folder_in_use_is_refused(folder: Path) -> None:
     with State(folder / ".sweeps").lock("another-sweep"):
-        for words in (("sweep", "tiny.py", "--no-ray"), ("clean",)):
+        for words in (("sweep", "tiny.py", "--driver", "serial"), ("clean",)):
             done = _orchestrator(*words, cwd=folder)
             assert done.returncode == 2
             assert "another-sweep" in done.stderr
@@ -156,7 +156,7 @@ def test_trials_as_csv_has_a_column_for_each_axis(swept: Path) -> None:
 
 def test_a_sweep_without_a_valid_trial_exits_3(folder: Path) -> None:
     (folder / "none.py").write_text(TINY.replace('"tp_size": 8', '"tp_size": 16'))
-    done = _orchestrator("sweep", "none.py", "--no-ray", cwd=folder)
+    done = _orchestrator("sweep", "none.py", "--driver", "serial", cwd=folder)
     assert done.returncode == 3, done.stdout + done.stderr
     assert "2 infeasible" in done.stdout
     nothing = _orchestrator("export", cwd=folder)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra.sglang.probe import missing_sglang
+from orchestrator.choices import HostChoice
 from orchestrator.space_file import load_sweep, prepare
 from sweeps.hosts import EngineName
 from sweeps.problems import BadInputError
@@ -22,7 +23,7 @@ def _file(tmp_path: Path, text: str) -> Path:
 
 def _refusal(path: Path, engine: EngineName = EngineName.EMULATED) -> BadInputError:
     with pytest.raises(BadInputError) as caught:
-        prepare(load_sweep(path), path, engine)
+        prepare(load_sweep(path), path, HostChoice(engine))
     assert caught.value.source == str(path)
     return caught.value
 

@@ -7,6 +7,7 @@ import pytest
 
 import search_spaces
 from infra.engines import ENGINES
+from orchestrator.choices import HostChoice
 from orchestrator.space_file import load_sweep, prepare
 from sweeps.hosts import EngineName
 from sweeps.sampling import valid_samples
@@ -21,7 +22,7 @@ def test_the_founding_spaces_are_there() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_loads_checks_and_plans(path: Path) -> None:
-    sweep = prepare(load_sweep(path), path, EngineName.EMULATED)
+    sweep = prepare(load_sweep(path), path, HostChoice(EngineName.EMULATED))
     assert sweep.name == path.stem
     assert sweep.space.plain().is_plain
     assert sweep.space.count().configs > sweep.budget.trials
