@@ -3,15 +3,19 @@
 import importlib.util
 import sys
 import traceback
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+from infra.emulated.scenario_file import ScenarioError, read_scenario
+from infra.emulated.truth import TRUTHS
 from infra.engines import resolve_path
 from infra.gpus import count_gpus
 from infra.sglang.flags import NEWEST
-from infra.sglang.setting_checks import setting_problems
 from infra.sglang.probe import missing_sglang
+from infra.sglang.setting_checks import setting_problems
+from orchestrator.choices import AS_WRITTEN, HostChoice
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.problems import BadInputError, Problem, nearest
 from sweeps.sweep import Sweep, missing_model
@@ -33,10 +37,10 @@ def load_sweep(path: Path) -> Sweep:
     return sweep
 
 
-def prepare(sweep: Sweep, path: Path, engine: EngineName = EngineName.AUTO) -> Sweep:
+def prepare(sweep: Sweep, path: Path, choice: HostChoice = AS_WRITTEN) -> Sweep:
     """Settle hosts and paths, and check the sweep against them. Raises BadInputError with all."""
     gpus = count_gpus()
-    hosts = tuple(_settled(host, engine, gpus) for host in sweep.hosts)
+    hosts = tuple(settle_host(host, choice, gpus) for host in sweep.hosts)
     model = replace(sweep.model, path=resolve_path(sweep.model.path, Path.cwd()))
     settled = replace(sweep, hosts=hosts, model=model)
     found = sweep.problems()
@@ -74,15 +78,21 @@ def _where(path: Path, error: Exception) -> tuple[str, str, str, str]:
     return field, value, f"it raises {type(error).__name__}: {error}", "Mend that line."
 
 
-def _settled(host: HostSpec, engine: EngineName, gpus: int) -> HostSpec:
-    chosen = engine if engine is not EngineName.AUTO else host.engine
+def settle_host(host: HostSpec, choice: HostChoice, gpus: int) -> HostSpec:
+    """Return a host with its engine chosen and its paths absolute; `gpus` are those found here."""
+    chosen = choice.engine if choice.engine is not EngineName.AUTO else host.engine
     if chosen is EngineName.AUTO:
         chosen = EngineName.SGLANG if gpus else EngineName.EMULATED
+    emulated = chosen is EngineName.EMULATED
     python = None if host.python is None else resolve_path(host.python, Path.cwd())
+    scenario = choice.scenario or host.scenario
     return replace(
         host,
         engine=chosen,
-        python=None if chosen is EngineName.EMULATED else python,
+        python=None if emulated else python,
+        truth=choice.truth or host.truth,
+        time_scale=choice.time_scale or host.time_scale,
+        scenario=str(Path(scenario).absolute()) if emulated and scenario else None,
         env={name: resolve_path(value, Path.cwd()) for name, value in host.env.items()},
     )
 
@@ -91,10 +101,7 @@ def _host_problems(sweep: Sweep, host: HostSpec, gpus: int) -> list[Problem]:
     found = setting_problems(sweep.all_values(), host.version or NEWEST)
     field = f"hosts.{host.name}"
     if host.engine is EngineName.EMULATED:
-        if host.time_scale <= 0:
-            mend = "Use 1 or more."
-            found.append(Problem(field, f"{host.time_scale:g}", "time must run forwards", mend))
-        return found
+        return [*found, *emulation_problems(host, field)]
     if host.gpus > gpus:
         why = f"it asks for {host.gpus} GPUs and this machine has {gpus}"
         mend = "Run it where the GPUs are, or try it with `--engine emulated`."
@@ -105,6 +112,21 @@ def _host_problems(sweep: Sweep, host: HostSpec, gpus: int) -> list[Problem]:
         found.append(Problem(f"{field}.python", python, why, mend))
     missing = missing_model(sweep.model)
     return [*found, missing] if missing else found
+
+
+def emulation_problems(host: HostSpec, field: str) -> Iterator[Problem]:
+    """Check what an emulated host is told."""
+    if host.time_scale <= 0:
+        scale = f"{host.time_scale:g}"
+        yield Problem(f"{field}.time_scale", scale, "time must run forwards", "Use 1 or more.")
+    if host.truth not in TRUTHS:
+        mend = f"There are {', '.join(TRUTHS)}."
+        yield Problem(f"{field}.truth", host.truth, "there is no such emulated host", mend)
+    if host.scenario:
+        try:
+            read_scenario(Path(host.scenario))
+        except ScenarioError as error:
+            yield Problem(f"{field}.scenario", host.scenario, str(error), "Mend the file.")
 
 
 def _bad(path: Path, field: str, value: str, why: str, mend: str) -> BadInputError:

@@ -7,19 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.emulated.scenario import Overrides
 from infra.emulated.scenario_file import ScenarioError, ScenarioSource
 from infra.emulated.truth import DEFAULT_TRUTH, TRUTHS, HostTruth
-from infra.sglang.flags import FLAGS, NEWEST, version_key
+from infra.emulated.versions import manners
+from infra.sglang.flags import FLAGS, NEWEST, Flag
 from sweeps.values import Value
 
 PROGRAM = "sglang serve"
-FREE_ALGORITHM_SINCE = "0.5.12"
-"""From here on a wrong algorithm passes the parser and fails later."""
-SPLIT_GRAPH_SINCE = "0.5.14"
 EXIT_USAGE = 2
 
 _ALIASES = {
     "model_path": ("--model",),
+    "dist_init_addr": ("--nccl-init-addr",),
+    "pp_size": ("--pipeline-parallel-size",),
     "tp_size": ("--tensor-parallel-size",),
     "dp_size": ("--data-parallel-size",),
     "ep_size": ("--expert-parallel-size",),
@@ -68,33 +69,43 @@ def make_parser(version: str) -> argparse.ArgumentParser:
     """Build the parser of a version from the flag table."""
     parser = argparse.ArgumentParser(prog=PROGRAM)
     for name, flag in FLAGS.items():
-        if not flag.exists_in(version):
-            continue
-        spellings = (f"--{name.replace('_', '-')}", *_ALIASES.get(name, ()))
-        if flag.kind is bool:
-            parser.add_argument(*spellings, dest=name, action="store_true", default=None)
-            continue
-        free = name == "speculative_algorithm" and _at_least(version, FREE_ALGORITHM_SINCE)
-        parser.add_argument(
-            *spellings,
-            dest=name,
-            type=flag.kind,
-            choices=None if free or not flag.choices else flag.choices,
-            required=name == "model_path",
-        )
-    if _at_least(version, SPLIT_GRAPH_SINCE):
-        parser.add_argument("--cuda-graph-max-bs-prefill", type=int)
+        if flag.exists_in(version):
+            _add(parser, name, flag, version)
     return parser
+
+
+def _add(parser: argparse.ArgumentParser, name: str, flag: Flag, version: str) -> None:
+    spellings = (f"--{name.replace('_', '-')}", *_ALIASES.get(name, ()))
+    dest = flag.stands_for(version) or name
+    if flag.kind is bool:
+        parser.add_argument(*spellings, dest=dest, action="store_true", default=None)
+        return
+    free = name == "speculative_algorithm" and manners(version).free_algorithm
+    parser.add_argument(
+        *spellings,
+        dest=dest,
+        type=flag.kind,
+        choices=None if free else flag.choices_in(version) or None,
+        required=name == "model_path",
+        nargs="+" if flag.many else None,
+    )
 
 
 def parse(argv: Sequence[str], version: str) -> dict[str, Value]:
     """Return the arguments that were given, by name. Exits with 2 as argparse does."""
     parsed = vars(make_parser(version).parse_args(argv))
-    return {name: value for name, value in parsed.items() if value is not None}
+    return {
+        name: " ".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in parsed.items()
+        if value is not None
+    }
 
 
-def _at_least(version: str, other: str) -> bool:
-    return version_key(version) >= version_key(other)
+def overridden(
+    given: Mapping[str, Value], environment: Mapping[str, str], overrides: Overrides
+) -> tuple[dict[str, Value], dict[str, str]]:
+    """Return arguments and variables as somebody else's word makes them."""
+    return {**given, **overrides.args}, {**environment, **overrides.env}
 
 
 def _path(environment: Mapping[str, str], name: str) -> Path | None:

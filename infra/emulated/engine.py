@@ -10,10 +10,25 @@ from dataclasses import dataclass, field
 
 from infra.emulated.cost import StepCost, kv_room_tokens, step_cost
 from infra.emulated.drafter import RequestDrafter, make_drafter
+from infra.emulated.ngram import NgramDrafter
+from infra.emulated.prefix_cache import PrefixCache
 from infra.emulated.settings import Settings
-from infra.emulated.text import Kind, TargetStream, kind_of, seed_of, tokenize
+from infra.emulated.text import (
+    BUILT_IN,
+    Kind,
+    TextSource,
+    TokenStream,
+    kind_of,
+    render_all,
+    seed_of,
+    tokenize,
+)
 from infra.emulated.truth import HostTruth, NoiseLevels
 from sweeps.values import digest
+
+_MISVERIFIED_STEPS = 16
+"""One step in so many still accepts a draft: accept length 1.06 (published report)."""
+_MISVERIFIED_OFFSET = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +50,7 @@ class Generation:
     prompt: tuple[int, ...]
     key: int
     limit_tokens: int
-    stream: TargetStream
+    stream: TokenStream
     cached_tokens: int = 0
     probe: bool = False
     """A health check: how many there are depends on who asks, so it must not move the noise."""
@@ -45,6 +60,10 @@ class Generation:
     correct_drafts: int = 0
     histogram: list[int] = field(default_factory=list)
     """How many verifies matched 0, 1, 2 … drafts."""
+    matched: int | str | None = None
+    """What ends the text at its limit: a token, a text, or nothing but the limit."""
+    hidden_chars: int = 0
+    """How much of the end of the text is not shown then."""
 
     @property
     def finished(self) -> bool:
@@ -70,14 +89,23 @@ class EmulatedEngine:
     The same settings, truth and seed give the same figures. Another seed is another launch.
     """
 
-    def __init__(self, settings: Settings, truth: HostTruth, seed: int = 0) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        truth: HostTruth,
+        seed: int = 0,
+        source: TextSource = BUILT_IN,
+    ) -> None:
         self.settings = settings
+        self._source = source
         self.truth = truth
         self.kv_room_tokens = kv_room_tokens(truth, settings)
         self._drafter = make_drafter(settings, truth)
         self._noise = _Noise(truth.noise, f"{seed}:{truth.name}:{_launch(settings)}")
         self._costs: dict[int, StepCost] = {}
-        self._prefixes: set[int] = set()
+        self._prefixes = PrefixCache(settings.page_tokens, self.kv_room_tokens)
+        self.misverifies = False
+        """True: verification reads wrong data, so that few drafts match and the text is wrong."""
 
     def open(
         self,
@@ -91,8 +119,8 @@ class EmulatedEngine:
         ids = tokenize(prompt) if isinstance(prompt, str) else list(prompt)
         key = seed_of(prompt if sampling_seed is None else f"{sampling_seed}|{prompt!s}")
         if kind is None:
-            kind = kind_of(prompt) if isinstance(prompt, str) else Kind.THINK
-        return Generation(tuple(ids), key, limit_tokens, TargetStream(key, kind))
+            kind = kind_of(prompt if isinstance(prompt, str) else render_all(ids))
+        return Generation(tuple(ids), key, limit_tokens, self._source.stream(key, kind))
 
     def open_probe(self) -> Generation:
         """Take in the one token of a health check, which leaves no trace."""
@@ -105,7 +133,9 @@ class EmulatedEngine:
         new = 0
         for request in requests:
             request.cached_tokens = self._cached(request)
-            new += len(request.prompt) - request.cached_tokens
+            new += request.context_tokens - request.cached_tokens
+        for request in requests:
+            self._keep(request)
         base = self.truth.prefill_base_s + new / self.truth.prefill_tokens_per_s
         alone = all(request.probe for request in requests)
         duration_s = base if alone else self._noise.perturb(base)
@@ -114,7 +144,11 @@ class EmulatedEngine:
     def decode(self, requests: Sequence[Generation]) -> list[Step]:
         """Let all running requests do one step together."""
         duration_s = self._noise.perturb(self.cycle_s(requests))
-        return [self._advance(request, duration_s) for request in requests]
+        steps = [self._advance(request, duration_s) for request in requests]
+        for request in requests:
+            if request.finished:
+                self._keep(request)
+        return steps
 
     def cycle_s(self, requests: Sequence[Generation]) -> float:
         """Return what the truth says of one step of these requests, without noise."""
@@ -138,18 +172,40 @@ class EmulatedEngine:
         self._prefixes.clear()
         self._drafter.reset()
 
+    @property
+    def drafts_from_corpora(self) -> bool:
+        """Tell whether external corpora can be added."""
+        return isinstance(self._drafter, NgramDrafter)
+
+    def add_corpus(self, name: str, documents: Sequence[Sequence[int]]) -> None:
+        """Let the n-gram drafter use a text. Raises ValueError for a name in use or no tokens."""
+        if isinstance(self._drafter, NgramDrafter):
+            self._drafter.add_corpus(name, documents)
+
+    def remove_corpus(self, name: str) -> None:
+        """Forget a text, if it is there."""
+        if isinstance(self._drafter, NgramDrafter):
+            self._drafter.remove_corpus(name)
+
     def _cached(self, request: Generation) -> int:
-        """Return the cached part of a prompt: all but one token if it was served before."""
+        """Return how many of a request's first tokens are cached."""
         if request.probe or not self.settings.radix_cache:
             return 0
-        prefix = hash(request.prompt)
-        seen = prefix in self._prefixes
-        self._prefixes.add(prefix)
-        return max(0, len(request.prompt) - 1) if seen else 0
+        return self._prefixes.match((*request.prompt, *request.output))
+
+    def _keep(self, request: Generation) -> None:
+        """Leave a text in the prefix cache: the next turn may begin with it."""
+        if self.settings.radix_cache and not request.probe:
+            self._prefixes.add((*request.prompt, *request.output))
 
     def _start(self, request: Generation, duration_s: float) -> Step:
-        tokens = request.stream.window(0, min(1, request.limit_tokens))
+        done = len(request.output)
+        tokens = request.stream.window(done, min(1, request.limit_tokens - done))
         request.output += tokens
+        if request.drafter is not None:
+            request.drafter.commit(tokens)
+        if request.finished:
+            self._keep(request)
         return Step(duration_s, tuple(tokens))
 
     def _advance(self, request: Generation, duration_s: float) -> Step:
@@ -159,9 +215,22 @@ class EmulatedEngine:
             request.output += tokens
             return Step(duration_s, tuple(tokens))
         drafter = request.drafter or self._attach_drafter(request)
+        if self.misverifies:
+            return self._misverify(request, drafter, duration_s)
         upcoming = request.stream.window(done, self.settings.draft_tokens)
         matched = drafter.correct_drafts(upcoming[:-1])
         tokens = upcoming[: min(matched + 1, request.limit_tokens - done)]
+        request.count(matched)
+        drafter.commit(tokens)
+        request.output += tokens
+        return Step(duration_s, tuple(tokens), matched, 1)
+
+    def _misverify(self, request: Generation, drafter: RequestDrafter, duration_s: float) -> Step:
+        """Commit what the target would not have written; now and then a draft matches."""
+        done = len(request.output)
+        matched = int(request.verifies % _MISVERIFIED_STEPS == 0 and self.settings.draft_tokens > 1)
+        wrong = request.stream.window(done + _MISVERIFIED_OFFSET, matched + 1)
+        tokens = wrong[: request.limit_tokens - done]
         request.count(matched)
         drafter.commit(tokens)
         request.output += tokens

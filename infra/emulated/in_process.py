@@ -12,12 +12,15 @@ from itertools import count
 from typing import TypeVar
 
 from infra.clock import Clock
-from infra.emulated.arguments import parse, read_emulation
+from infra.emulated.arguments import overridden, parse, read_emulation
 from infra.emulated.engine import EmulatedEngine
 from infra.emulated.loading import Launch, StartTimes, plan_start
+from infra.emulated.resolution import resolve
 from infra.emulated.rules import communicator_fault, load_fault, resolution_fault
 from infra.emulated.scheduler import Scheduler
-from infra.emulated.settings import make_settings, resolve
+from infra.emulated.settings import make_settings
+from infra.emulated.text_file import source_of
+from infra.emulated.versions import manners
 from infra.host import Command, HostError, StopReport
 
 WARM_UP_PROMPT = "The capital city of France is"
@@ -34,9 +37,14 @@ class InProcessServer:
     def __init__(self, launch: Launch, times: StartTimes, clock: Clock) -> None:
         self.launch = launch
         self.clock = clock
-        self.engine = EmulatedEngine(launch.settings, launch.truth, launch.emulation.seed)
+        source = source_of(launch.emulation.scenario.now.text.path)
+        self.engine = EmulatedEngine(launch.settings, launch.truth, launch.emulation.seed, source)
         self.scheduler = Scheduler(
-            self.engine, clock, first_use_s=times.warm_up_s, scenario=launch.emulation.scenario
+            self.engine,
+            clock,
+            first_use_s=times.warm_up_s,
+            scenario=launch.emulation.scenario,
+            how=manners(launch.emulation.version),
         )
         self.loaded_at_s = clock.now_s() + _load_s(times)
         self._runner = asyncio.Runner()
@@ -163,16 +171,17 @@ class InProcessHost:
         version = emulation.version
         try:
             given = parse(flags, version)
+            given, env = overridden(given, env, emulation.scenario.now.overrides)
         except SystemExit:
             return _USAGE_EXIT, [f"sglang serve: error: refused: {' '.join(flags)}"], None
-        args = resolve(given, version)
+        args = resolve(given, version, env)
         settings = make_settings(given, env, version)
         launch = Launch(flags, args, settings, emulation)
-        if fault := resolution_fault(args, emulation.gpus):
+        if fault := resolution_fault(args, emulation.gpus, version):
             return _REFUSED_EXIT, [fault], None
         if fault := communicator_fault(settings) or load_fault(args, settings, launch.truth):
             return _KILLED_EXIT, [fault], None
-        times = plan_start(launch.truth, settings, emulation.seed)
+        times = plan_start(launch.truth, settings, emulation.seed, emulation.scenario.now.start)
         return None, (), InProcessServer(launch, times, self._clock)
 
 

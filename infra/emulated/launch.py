@@ -1,35 +1,46 @@
 """The life of an emulated server: parse, refuse or load, bind, serve, drain."""
 
 import asyncio
-import os
+import json
 import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import uvicorn
 
-from infra.clock import ScaledClock
+from infra.clock import Clock, ScaledClock
 from infra.emulated.arguments import (
     EXIT_USAGE,
     EmulationError,
+    overridden,
     parse,
     read_emulation,
 )
 from infra.emulated.engine import EmulatedEngine
-from infra.emulated.loading import Launch, StartTimes, hang, load, plan_start
+from infra.emulated.host_folder import GpuMemory, HostFolder
+from infra.emulated.loading import Launch, Loader, StartTimes, hang, plan_start, read_caches
 from infra.emulated.logs import SERVER, configure, log_config
+from infra.emulated.phase_lines import GIB
+from infra.emulated.ranks import Ranks, Tree
+from infra.emulated.resolution import effective_environment, resolve
 from infra.emulated.rules import resolution_fault
 from infra.emulated.scheduler import Scheduler
-from infra.emulated.server import EmulatedServer, ServerFacts
-from infra.emulated.settings import effective_environment, make_settings, resolve
-from infra.sglang.flags import version_key
+from infra.emulated.server import EmulatedServer
+from infra.emulated.settings import make_settings
+from infra.emulated.state import ServerFacts
+from infra.emulated.supervision import Supervisor, catch_sigquit_while_loading
+from infra.emulated.text import BUILT_IN, TextSource
+from infra.emulated.text_file import TextFileError, source_of
+from infra.emulated.versions import manners
 from sweeps.values import show_all
 
-CLEAN_EXIT_SINCE = "0.5.20"
-"""Older versions kill themselves after draining."""
 _EXIT_REFUSED = 1
-_DRAIN_LOOK_S = 0.05
+_CHILD_START_PART = 0.8
+"""Assumption: what of the spawn phase the children import."""
+_RELEASE_S = 0.5
+"""Assumption: host seconds in which a scheduler that is asked to end gives its GPU back."""
 _KEEP_ALIVE_S = 75
 
 
@@ -41,40 +52,104 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"emulated server: {error}\n")
         return EXIT_USAGE
     version = emulation.version
-    given = parse(argv, version)
+    _echo(emulation.scenario.now.processes.echo_path, argv, environment)
+    overrides = emulation.scenario.now.overrides
+    given, environment = overridden(parse(argv, version), environment, overrides)
     settings = make_settings(given, environment, version)
-    launch = Launch(argv, resolve(given, version), settings, emulation)
+    launch = Launch(argv, resolve(given, version, environment), settings, emulation)
     configure(str(launch.args["log_level"]), ranks=settings.tp_size > 1)
     SERVER.warning("EMULATED server: no GPU, no model, time runs x%g", emulation.time_scale)
-    if fault := resolution_fault(launch.args, emulation.gpus):
+    for name, value in overrides.env.items():
+        SERVER.warning("Overriding environment variable %s=%s", name, value)
+    if fault := resolution_fault(launch.args, emulation.gpus, version):
         sys.stderr.write(f'Traceback (most recent call last):\n  File "launch"\n{fault}\n')
         return _EXIT_REFUSED
-    run(launch, environment)
-    if version_key(version) < version_key(CLEAN_EXIT_SINCE):
-        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        source = source_of(emulation.scenario.now.text.path)
+    except TextFileError as error:
+        sys.stderr.write(f"emulated server: {error}\n")
+        return EXIT_USAGE
+    run(launch, environment, source)
     return 0
 
 
-def run(launch: Launch, environment: Mapping[str, str]) -> None:
+def _echo(path: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Write down what this server was given, if the world wants to know."""
+    if path:
+        text = json.dumps({"argv": [*argv], "env": dict(environment)}, indent=1)
+        Path(path).write_text(text, encoding="utf-8")
+
+
+def run(launch: Launch, environment: Mapping[str, str], source: TextSource = BUILT_IN) -> None:
     """Load, open the port and serve until the server has drained."""
-    emulation, settings, args = launch.emulation, launch.settings, launch.args
-    if emulation.scenario.now.processes.ignore_sigterm:
+    emulation, args = launch.emulation, launch.args
+    world = emulation.scenario.now
+    if world.processes.ignore_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     clock = ScaledClock(emulation.time_scale)
-    times = plan_start(emulation.truth, settings, emulation.seed)
+    folder = HostFolder(emulation.host_folder) if emulation.host_folder else None
+    times = plan_start(
+        launch.truth, launch.settings, emulation.seed, world.start, read_caches(launch, folder)
+    )
     SERVER.info("server_args=ServerArgs(%s)", show_all(args))
-    load(launch, times, clock)
-    listener = _bind(str(args["host"]), int(args["port"] or 0))
+    with Ranks(_tree(launch, times, clock)) as ranks:
+        catch_sigquit_while_loading(ranks)
+        memory = GpuMemory(
+            folder,
+            tuple(zip(ranks.scheduler_pids, gpu_indices(launch, environment), strict=True)),
+            capacity_bytes=int(launch.truth.gpu_memory_gib * GIB),
+            release_s=clock.real_s(world.processes.release_memory_s),
+        )
+        launch = Loader(launch, times, clock, ranks, memory, folder).load()
+        listener = _bind(str(args["host"]), int(args["port"] or 0))
+        if world.processes.detached_keep_port:
+            ranks.detach()
+        server = _server(launch, environment, times, clock, source)
+        server.scheduler.on_worker_lost = ranks.kill_one
+        server.scheduler.on_worker_aborted = ranks.abort
+        force = environment.get("SGL_FORCE_SHUTDOWN", "") in ("1", "true", "True")
+        supervisor = Supervisor(launch, times, clock, ranks, server, folder, force)
+        asyncio.run(supervisor.serve(_web(server, launch), listener))
+
+
+def _tree(launch: Launch, times: StartTimes, clock: Clock) -> Tree:
+    world = launch.emulation.scenario.now.processes
+    return Tree(
+        tp_size=launch.settings.tp_size,
+        start_s=clock.real_s(_CHILD_START_PART * times.spawn_s),
+        release_s=clock.real_s(_RELEASE_S),
+        ignore_sigterm=world.workers_ignore_sigterm,
+        # The one that keeps the port can only be started once there is one.
+        detached=max(0, world.detached - world.detached_keep_port),
+    )
+
+
+def gpu_indices(launch: Launch, environment: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the GPU of each rank, as CUDA_VISIBLE_DEVICES and SGLang's own flags place them."""
+    named = environment.get("CUDA_VISIBLE_DEVICES", "").replace(" ", "").split(",")
+    visible = [int(name) for name in named if name.isdigit()] or [*range(launch.emulation.gpus)]
+    base, step = (int(launch.args.get(n) or d) for n, d in (("base_gpu_id", 0), ("gpu_id_step", 1)))
+    ranks = range(launch.settings.tp_size)
+    return tuple(visible[(base + step * rank) % len(visible)] for rank in ranks)
+
+
+def _server(
+    launch: Launch,
+    environment: Mapping[str, str],
+    times: StartTimes,
+    clock: Clock,
+    source: TextSource,
+) -> EmulatedServer:
     scheduler = Scheduler(
-        EmulatedEngine(settings, emulation.truth, emulation.seed),
+        EmulatedEngine(launch.settings, launch.truth, launch.emulation.seed, source),
         clock,
         first_use_s=times.warm_up_s,
-        scenario=emulation.scenario,
+        scenario=launch.emulation.scenario,
+        how=manners(launch.emulation.version),
     )
     facts = _facts(launch, environment, times)
-    server = EmulatedServer(scheduler, clock, facts, skip_warm_up=bool(args["skip_server_warmup"]))
-    asyncio.run(_serve(server, listener, launch))
-    SERVER.info("kill_process_tree called: parent_pid=%d, include_parent=False", os.getpid())
+    skip = bool(launch.args["skip_server_warmup"])
+    return EmulatedServer(scheduler, clock, facts, skip_warm_up=skip)
 
 
 def _facts(launch: Launch, environment: Mapping[str, str], times: StartTimes) -> ServerFacts:
@@ -84,7 +159,7 @@ def _facts(launch: Launch, environment: Mapping[str, str], times: StartTimes) ->
         args=launch.args,
         launch_command=" ".join(launch.argv),
         version=launch.emulation.version,
-        environment=effective_environment(environment),
+        environment=effective_environment(environment, launch.args, launch.emulation.version),
         start_times_s={
             "load_weight": times.weights_s,
             "kv_cache_allocation": times.memory_pool_s,
@@ -99,36 +174,14 @@ def _facts(launch: Launch, environment: Mapping[str, str], times: StartTimes) ->
     )
 
 
-async def _serve(server: EmulatedServer, listener: socket.socket, launch: Launch) -> None:
-    config = uvicorn.Config(
-        server.app(),
-        log_config=log_config("info", ranks=launch.settings.tp_size > 1),
-        timeout_keep_alive=_KEEP_ALIVE_S,
+def _web(server: EmulatedServer, launch: Launch) -> uvicorn.Server:
+    return uvicorn.Server(
+        uvicorn.Config(
+            server.app(),
+            log_config=log_config("info", ranks=launch.settings.tp_size > 1),
+            timeout_keep_alive=_KEEP_ALIVE_S,
+        )
     )
-    web = uvicorn.Server(config)
-    serving = asyncio.create_task(web.serve(sockets=[listener]))
-    while not web.started and not serving.done():
-        await asyncio.sleep(_DRAIN_LOOK_S / 10)
-    told = asyncio.Event()
-    draining = asyncio.create_task(_drain(server, told, web))
-    # Only now: uvicorn installs handlers of its own, and would end streams that SGLang lets finish.
-    if launch.emulation.scenario.now.processes.ignore_sigterm:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    else:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
-    await serving
-    draining.cancel()
-
-
-async def _drain(server: EmulatedServer, told: asyncio.Event, web: uvicorn.Server) -> None:
-    """Wait for the word, then for all requests, without limit, as SGLang does."""
-    await told.wait()
-    SERVER.info("SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
-    server.draining = True
-    while not server.scheduler.idle:
-        await asyncio.sleep(_DRAIN_LOOK_S)
-    SERVER.info("Gracefully exiting... Remaining number of requests 0. remaining_rids=[].")
-    web.should_exit = True
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -1,24 +1,56 @@
 """The start of an emulated server up to the open port: phases, log lines and failures."""
 
+import logging
+import os
 import random
+import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from infra.clock import Clock
 from infra.emulated.arguments import Emulation
 from infra.emulated.cost import kv_room_tokens
-from infra.emulated.logs import RANK, die
+from infra.emulated.host_folder import GpuMemory, HostFolder
+from infra.emulated.logs import RANK, SERVER, die
+from infra.emulated.phase_lines import GIB, Graphs, PhaseLines, cuda_out_of_memory
+from infra.emulated.ranks import Ranks
 from infra.emulated.rules import communicator_fault, load_fault
-from infra.emulated.scenario import StartPhase
+from infra.emulated.scenario import (
+    OomMoment,
+    OutOfMemory,
+    PageCache,
+    StartPhase,
+    StartWorld,
+)
 from infra.emulated.settings import Algorithm, Settings
 from infra.emulated.truth import HostTruth, Span
-from sweeps.values import Value
+from infra.sglang.flags import version_key
+from sweeps.values import Value, digest
 
-_HANG_LIMIT_S = 3600.0
+LOSS_NOTICED_SINCE = "0.5.10"
+"""Older versions wait for ever for a process that has died."""
+HANG_LIMIT_S = 3600.0
 """Wall seconds after which even a server that hangs ends."""
+_LOAD_LOOK_S = 5.0
+"""Host seconds between two looks for processes that died while loading."""
+_LEAST_LOOK_S = 0.05
 _BROKEN_WEIGHTS = "safetensors_rust.SafetensorError: Error while deserializing header"
 _GRAPH_SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
+_CONTEXT_GIB = 0.6
+"""Assumption: CUDA's and NCCL's own memory."""
+_GRAPH_GIB_PER_SIZE = 0.05
+"""Assumption."""
+_WEIGHT_CHUNK_GIB = 1.17
+"""Assumption: the allocation that does not fit any more."""
+_COMPILED_FOR = (
+    "model_path", "dtype", "quantization", "kv_cache_dtype", "attention_backend",
+    "prefill_attention_backend", "decode_attention_backend", "page_size", "tp_size",
+    "enable_torch_compile", "speculative_algorithm", "speculative_num_draft_tokens",
+    "speculative_num_steps", "speculative_eagle_topk",
+)  # fmt: skip
+"""Assumption: what a kernel is compiled for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +72,27 @@ class Launch:
         """Return the memory that is left on a GPU beside weights and KV cache."""
         return (1 - self.settings.mem_fraction) * self.truth.gpu_memory_gib
 
+    @property
+    def model(self) -> str:
+        """Return the path of the model."""
+        return str(self.args["model_path"])
+
+    @property
+    def kernels_key(self) -> str:
+        """Return what tells apart the launches that compile different kernels."""
+        given = [self.args.get(name) for name in _COMPILED_FOR]
+        return digest([self.emulation.version, self.truth.gpu.name, *given])
+
+    def is_since(self, version: str) -> bool:
+        """Tell whether this is a version or a newer one."""
+        return version_key(self.emulation.version) >= version_key(version)
+
+    def with_gpu_memory(self, available_gib: float) -> "Launch":
+        """Return the launch on a host whose GPUs have so much: others may hold the rest."""
+        gpu = replace(self.truth.gpu, memory_gib=available_gib)
+        emulation = replace(self.emulation, truth=replace(self.truth, gpu=gpu))
+        return replace(self, emulation=emulation)
+
 
 @dataclass(frozen=True, slots=True)
 class StartTimes:
@@ -55,13 +108,45 @@ class StartTimes:
     graph_sizes: tuple[int, ...]
 
 
-def plan_start(truth: HostTruth, settings: Settings, seed: int) -> StartTimes:
-    """Draw the phases of a start; the same launch and seed give the same."""
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """What earlier servers of the host have left behind."""
+
+    weights_cold: bool = False
+    kernels_cold: bool = False
+
+
+def read_caches(launch: Launch, folder: HostFolder | None) -> Caches:
+    """Look what is cached for a launch. A server without a host folder finds all of it."""
+    if folder is None:
+        return Caches()
+    return Caches(
+        weights_cold=not folder.has_weights(launch.model),
+        kernels_cold=not folder.has_kernels(launch.kernels_key),
+    )
+
+
+_HEALTHY_START = StartWorld()
+_WARM = Caches()
+
+
+def plan_start(
+    truth: HostTruth,
+    settings: Settings,
+    seed: int,
+    world: StartWorld = _HEALTHY_START,
+    caches: Caches = _WARM,
+) -> StartTimes:
+    """Draw the phases of a start; the same arguments give the same."""
     rng = random.Random(f"{seed}:{settings.launch}:start")
     phases = truth.start
+    cold = caches.weights_cold if world.page_cache is None else world.page_cache is PageCache.COLD
 
     def drawn(span: Span) -> float:
         return rng.uniform(span.low_s, span.high_s)
+
+    def told(phase: StartPhase, duration_s: float) -> float:
+        return world.slow_factor * world.durations_s.get(phase, duration_s)
 
     sizes = graph_sizes(settings)
     graphs_s = drawn(phases.graph_per_size) * len(sizes) * (1 + 0.1 * settings.draft_tokens / 8)
@@ -69,12 +154,15 @@ def plan_start(truth: HostTruth, settings: Settings, seed: int) -> StartTimes:
     if settings.algorithm is Algorithm.EAGLE and sizes:
         graphs_s += draft_graphs_s
     return StartTimes(
-        spawn_s=drawn(phases.spawn),
-        distributed_init_s=drawn(phases.distributed_init),
-        weights_s=drawn(phases.weights),
-        memory_pool_s=drawn(phases.memory_pool),
-        graphs_s=graphs_s,
-        warm_up_s=drawn(phases.warm_up),
+        spawn_s=told(StartPhase.SPAWN, drawn(phases.spawn)),
+        distributed_init_s=told(StartPhase.DISTRIBUTED_INIT, drawn(phases.distributed_init)),
+        weights_s=told(StartPhase.WEIGHTS, drawn(phases.cold_weights if cold else phases.weights)),
+        memory_pool_s=told(StartPhase.MEMORY_POOL, drawn(phases.memory_pool)),
+        graphs_s=told(StartPhase.GRAPHS, graphs_s),
+        warm_up_s=told(
+            StartPhase.WARM_UP,
+            drawn(phases.cold_warm_up if caches.kernels_cold else phases.warm_up),
+        ),
         graph_sizes=sizes,
     )
 
@@ -87,72 +175,193 @@ def graph_sizes(settings: Settings) -> tuple[int, ...]:
     return tuple(size for size in _GRAPH_SIZES if size <= top) or (1,)
 
 
-def load(launch: Launch, times: StartTimes, clock: Clock) -> None:
-    """Spend the start phases; ends the process where SGLang would."""
-    clock.sleep_s(times.spawn_s)
-    RANK.info("Init torch distributed begin.")
-    clock.sleep_s(times.distributed_init_s)
-    if fault := communicator_fault(launch.settings):
-        die(fault)
-    RANK.info("Init torch distributed ends. elapsed=%.2f s", times.distributed_init_s)
-    _load_weights(launch, times, clock)
-    if fault := load_fault(launch.args, launch.settings, launch.truth):
-        die(fault)
-    clock.sleep_s(times.memory_pool_s)
-    room = kv_room_tokens(launch.truth, launch.settings)
-    RANK.info("KV Cache is allocated. dtype: torch.bfloat16, #tokens: %d", room)
-    RANK.info("Memory pool end. avail mem=%.2f GB", launch.free_gib)
-    if times.graph_sizes:
-        _capture_graphs(launch, times, clock)
-    _log_limits(launch, room)
+def runs_out(rule: OutOfMemory, moment: OomMoment, settings: Settings, requests: int) -> bool:
+    """Tell whether memory runs out while loading: `requests` is the largest batch captured."""
+    return (
+        rule.moment is moment
+        and requests >= rule.running_requests_from
+        and not rule.context_tokens_from
+        and settings.draft_tokens >= rule.draft_tokens_from
+        and settings.mem_fraction >= rule.mem_fraction_from
+    )
 
 
-def hang() -> None:
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """Spends the start phases; ends the process where SGLang would."""
+
+    launch: Launch
+    times: StartTimes
+    clock: Clock
+    ranks: Ranks
+    memory: GpuMemory
+    folder: HostFolder | None
+
+    def load(self) -> Launch:
+        """Load; return the launch with the GPU memory that it found."""
+        self._spend(StartPhase.SPAWN, self.times.spawn_s)
+        self._make_communicators()
+        loader = replace(self, launch=self._load_weights())
+        loader.allocate()
+        return loader.launch
+
+    def allocate(self) -> None:
+        """Take the KV cache and capture the graphs, with the weights loaded."""
+        if fault := load_fault(self.launch.args, self.launch.settings, self.launch.truth):
+            self._fail(fault)
+        self._spend(StartPhase.MEMORY_POOL, self.times.memory_pool_s)
+        room = kv_room_tokens(self.launch.truth, self.launch.settings)
+        kv_gib = self._static_gib - self.launch.truth.weights_gib
+        RANK.info(self._lines.kv_cache(room, kv_gib))
+        self.memory.hold(int(self._static_gib * GIB))
+        RANK.info("Memory pool end. avail mem=%.2f GB", self.launch.free_gib)
+        if self.times.graph_sizes:
+            self._capture_graphs()
+        self._log_limits(room)
+
+    @property
+    def _lines(self) -> PhaseLines:
+        return PhaseLines(self.launch.emulation.version)
+
+    @property
+    def _static_gib(self) -> float:
+        return self.launch.truth.gpu_memory_gib - self.launch.free_gib
+
+    @property
+    def _graphs(self) -> Graphs:
+        settings = self.launch.settings
+        used_gib = min(_GRAPH_GIB_PER_SIZE * len(self.times.graph_sizes), self.launch.free_gib)
+        sizes = self.times.graph_sizes
+        return Graphs(sizes, settings.draft_tokens, max(0.0, used_gib), settings.speculates)
+
+    def _make_communicators(self) -> None:
+        RANK.info(self._lines.init_begin())
+        self._spend(StartPhase.DISTRIBUTED_INIT, self.times.distributed_init_s)
+        if fault := communicator_fault(self.launch.settings):
+            self._fail(fault)
+        self.memory.hold(int(_CONTEXT_GIB * GIB))
+        RANK.info(self._lines.init_end(self.times.distributed_init_s, _CONTEXT_GIB))
+
+    def _load_weights(self) -> Launch:
+        truth = self.launch.truth
+        wanted_gib = truth.weights_gib
+        taken = self.memory.take(int(wanted_gib * GIB))
+        available_gib = taken.free_bytes / GIB
+        RANK.info("Load weight begin. avail mem=%.2f GB", available_gib)
+        self._spend(StartPhase.WEIGHTS, self.times.weights_s)
+        if available_gib < wanted_gib or self._runs_out(OomMoment.WEIGHTS):
+            message = cuda_out_of_memory(
+                wanted_gib=_WEIGHT_CHUNK_GIB,
+                capacity_gib=truth.gpu_memory_gib,
+                free_gib=_WEIGHT_CHUNK_GIB / 2,
+                gpu=taken.gpu_index,
+                others=taken.others,
+            )
+            self._fail(f"torch.OutOfMemoryError: {message}")
+        if self.folder is not None:
+            self.folder.keep_weights(self.launch.model)
+        free_gib = available_gib - wanted_gib
+        RANK.info(self._lines.weights_end(self.times.weights_s, free_gib, wanted_gib))
+        return self.launch.with_gpu_memory(available_gib)
+
+    def _capture_graphs(self) -> None:
+        free_gib, graphs = self.launch.free_gib, self._graphs
+        for line in self._lines.graphs_begin(graphs, free_gib):
+            RANK.info(line)
+        self._spend(StartPhase.GRAPHS, self.times.graphs_s)
+        if self._runs_out(OomMoment.GRAPHS):
+            message = cuda_out_of_memory(
+                wanted_gib=free_gib / 2,
+                capacity_gib=self.launch.truth.gpu_memory_gib,
+                free_gib=free_gib / 4,
+                gpu=0,
+                others=(),
+            )
+            self._fail(self._lines.capture_failed(message))
+        self.memory.hold(int((self._static_gib + graphs.used_gib) * GIB))
+        left_gib = free_gib - graphs.used_gib
+        RANK.info(self._lines.graphs_end(graphs, self.times.graphs_s, left_gib))
+
+    def _runs_out(self, moment: OomMoment) -> bool:
+        largest = max(self.times.graph_sizes, default=0) if moment is OomMoment.GRAPHS else 0
+        rules = self.launch.emulation.scenario.now.oom
+        return any(runs_out(rule, moment, self.launch.settings, largest) for rule in rules)
+
+    def _spend(self, phase: StartPhase, duration_s: float) -> None:
+        world = self.launch.emulation.scenario.now.start
+        if world.hang_in is phase:
+            self._hang()
+        if world.die_in is phase:
+            self._rest(duration_s / 2)
+            end(world, self.ranks)
+        self._rest(duration_s)
+
+    def _rest(self, duration_s: float) -> None:
+        """Let host seconds pass, and look now and then whether a process has died."""
+        until_s = self.clock.now_s() + duration_s
+        while (left_s := until_s - self.clock.now_s()) > 0:
+            time.sleep(min(self.clock.real_s(left_s), self._look_s))
+            self._look()
+
+    def _hang(self) -> NoReturn:
+        until_s = time.monotonic() + HANG_LIMIT_S
+        while time.monotonic() < until_s:
+            time.sleep(self._look_s)
+            self._look()
+        raise SystemExit(1)
+
+    @property
+    def _look_s(self) -> float:
+        return max(self.clock.real_s(_LOAD_LOOK_S), _LEAST_LOOK_S)
+
+    def _look(self) -> None:
+        loss = self.ranks.look()
+        if loss is None:
+            return
+        if not self.launch.is_since(LOSS_NOTICED_SINCE):
+            hang()
+        SERVER.error(
+            "Traceback (most recent call last):\nRuntimeError: Rank %d scheduler died during "
+            "initialization (exit code: %d). With -9, look for the OOM killer in the kernel's log.",
+            loss.rank,
+            loss.exit_code,
+        )
+        raise SystemExit(1)
+
+    def _fail(self, error: str) -> NoReturn:
+        self.ranks.kill()
+        die(error)
+
+    def _log_limits(self, room: int) -> None:
+        settings = self.launch.settings
+        RANK.info(
+            "max_total_num_tokens=%d, chunked_prefill_size=%d, max_prefill_tokens=%s, "
+            "max_running_requests=%d, context_len=%d, available_gpu_mem=%.2f GB",
+            room,
+            settings.chunked_prefill_tokens,
+            self.launch.args["max_prefill_tokens"],
+            settings.max_running_requests,
+            settings.context_tokens,
+            self.launch.free_gib - self._graphs.used_gib,
+        )
+
+
+def end(world: StartWorld, ranks: Ranks) -> NoReturn:
+    """Let a start fail as its world says: by SGLang's own way, an exit code or a signal."""
+    error = world.last_line or _BROKEN_WEIGHTS
+    ranks.kill()
+    if world.exit_code is None:
+        die(error)
+    RANK.error("Scheduler hit an exception: Traceback (most recent call last):\n%s", error)
+    logging.shutdown()
+    if world.exit_code < 0:
+        if -world.exit_code != signal.SIGKILL:
+            signal.signal(-world.exit_code, signal.SIG_DFL)
+        os.kill(os.getpid(), -world.exit_code)
+    os._exit(world.exit_code & 0xFF)
+
+
+def hang() -> NoReturn:
     """Do nothing for longer than anybody waits."""
-    time.sleep(_HANG_LIMIT_S)
+    time.sleep(HANG_LIMIT_S)
     raise SystemExit(1)
-
-
-def _load_weights(launch: Launch, times: StartTimes, clock: Clock) -> None:
-    truth = launch.truth
-    RANK.info("Load weight begin. avail mem=%.2f GB", truth.gpu_memory_gib)
-    start = launch.emulation.scenario.now.start
-    if start.hang_in is StartPhase.WEIGHTS:
-        hang()
-    if start.die_in is StartPhase.WEIGHTS:
-        clock.sleep_s(times.weights_s / 2)
-        die(start.last_line or _BROKEN_WEIGHTS)
-    clock.sleep_s(times.weights_s)
-    RANK.info(
-        "Load weight end. elapsed=%.2f s, type=KimiK25ForConditionalGeneration, "
-        "avail mem=%.2f GB, mem usage=%.2f GB.",
-        times.weights_s,
-        truth.gpu_memory_gib - truth.weights_gib,
-        truth.weights_gib,
-    )
-
-
-def _capture_graphs(launch: Launch, times: StartTimes, clock: Clock) -> None:
-    free_gib = launch.free_gib
-    RANK.info(
-        "Capture cuda graph begin. This can take up to several minutes. avail mem=%.2f GB", free_gib
-    )
-    RANK.info("Capture cuda graph bs %s", list(times.graph_sizes))
-    clock.sleep_s(times.graphs_s)
-    RANK.info(
-        "Capture cuda graph end. Time elapsed: %.2f s. avail mem=%.2f GB.", times.graphs_s, free_gib
-    )
-
-
-def _log_limits(launch: Launch, room: int) -> None:
-    settings = launch.settings
-    RANK.info(
-        "max_total_num_tokens=%d, chunked_prefill_size=%d, max_prefill_tokens=%s, "
-        "max_running_requests=%d, context_len=%d, available_gpu_mem=%.2f GB",
-        room,
-        settings.chunked_prefill_tokens,
-        launch.args["max_prefill_tokens"],
-        settings.max_running_requests,
-        settings.context_tokens,
-        launch.free_gib,
-    )

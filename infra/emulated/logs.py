@@ -1,4 +1,4 @@
-"""The log lines of the emulated server, in SGLang 0.5.23's form."""
+"""The log lines of the emulated server, in the form of its version."""
 
 import logging
 import logging.config
@@ -6,6 +6,9 @@ import os
 import signal
 from dataclasses import dataclass
 from typing import NoReturn
+
+from infra.emulated.settings import Settings
+from infra.emulated.versions import Manners, RateFormula
 
 SERVER = logging.getLogger("infra.emulated.server")
 RANK = logging.getLogger("infra.emulated.rank")
@@ -63,32 +66,75 @@ class DecodeWindow:
     duration_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """How full a server is at the moment of a line."""
+
+    running: int
+    queued: int
+    held_tokens: int
+    usage: float
+    """Held tokens over the KV room."""
+    passes: int
+    """Forwards since the start."""
+
+
 def decode_line(
-    window: DecodeWindow, *, running: int, held: int, room: int, queued: int, graph: bool
+    how: Manners, window: DecodeWindow, now: Pressure, settings: Settings, *, graph: bool
 ) -> str:
     """Write the line of a decode interval; accept figures only with speculation."""
     speculation = ""
     if window.verifies:
-        rate = window.correct_drafts / max(1, window.proposed_drafts)
         length = window.verified_tokens / window.verifies
-        speculation = f"accept len: {length:.2f}, accept rate: {rate:.2f}, "
+        speculation = f"accept len: {length:.2f}, "
+        if how.rate_formula is not RateFormula.NONE:
+            speculation += f"accept rate: {accept_rate(how, window, settings):.2f}, "
     return (
-        f"Decode batch, #running-req: {running}, #token: {held}, token usage: {held / room:.2f}, "
-        f"{speculation}cuda graph: {graph}, "
+        f"{how.decode_head.format(pass_number=now.passes)}"
+        f"#running-req: {now.running}, #token: {now.held_tokens}, "
+        f"token usage: {now.usage:.2f}, {speculation}cuda graph: {graph}, "
         f"gen throughput (token/s): {window.tokens / max(1e-9, window.duration_s):.2f}, "
-        f"#queue-req: {queued}"
+        f"#queue-req: {now.queued}{how.decode_tail}"
     )
+
+
+def accept_rate(how: Manners, window: DecodeWindow, settings: Settings) -> float:
+    """Return what a version calls accept rate; 0 without a verify."""
+    match how.rate_formula:
+        case RateFormula.NONE:
+            return 0.0
+        case RateFormula.PER_DRAFT_STEP:
+            slots = window.verifies * (settings.draft_steps + 1)
+            return window.verified_tokens / max(1, slots)
+        case RateFormula.PER_NODE:
+            return window.verified_tokens / max(1, window.verifies * settings.draft_tokens)
+        case RateFormula.CORRECT_DRAFTS:
+            return window.correct_drafts / max(1, window.proposed_drafts)
 
 
 def prefill_line(
-    *, new: int, new_tokens: int, cached: int, usage: float, running: int, queued: int, rate: float
+    how: Manners, now: Pressure, *, new: int, new_tokens: int, cached: int, rate: float
 ) -> str:
     """Write the line of a prefill batch."""
-    return (
-        f"Prefill batch, #new-seq: {new}, #new-token: {new_tokens}, #cached-token: {cached}, "
-        f"token usage: {usage:.2f}, #running-req: {running}, #queue-req: {queued}, "
-        f"#pending-token: 0, cuda graph: False, input throughput (token/s): {rate:.2f}"
+    line = (
+        f"{how.prefill_head.format(pass_number=now.passes)}#new-seq: {new}, "
+        f"#new-token: {new_tokens}, #cached-token: {cached}, token usage: {now.usage:.2f}, "
+        f"#running-req: {now.running}, #queue-req: {now.queued}, "
     )
+    speed = f"input throughput (token/s): {rate:.2f}"
+    if how.prefill_pending:
+        return f"{line}#pending-token: 0, cuda graph: False, {speed}"
+    return f"{line}{speed}, cuda graph: False" if how.prefill_rate else line
+
+
+def retract_line(how: Manners, gone: int, gained: int, before: float, after: float) -> str:
+    """Write the line that tells of requests that lost their place."""
+    told = f"KV cache pool is full. Retract requests. #retracted_reqs: {gone}, "
+    if how.since("0.5.5"):
+        told += f"#new_tokens_gained: {gained}, "
+    else:
+        told += "#aborted_retracted_reqs: 0, "
+    return f"{told}#new_token_ratio: {before:.4f} -> {after:.4f}"
 
 
 def die(error: str) -> NoReturn:

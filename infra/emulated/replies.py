@@ -1,4 +1,4 @@
-"""The bodies that the emulated server sends, in the shapes of SGLang 0.5.23."""
+"""The bodies of SGLang's own routes, in the shapes of a version."""
 
 import time
 from dataclasses import dataclass, field
@@ -6,17 +6,34 @@ from dataclasses import dataclass, field
 import orjson
 
 from infra.emulated.engine import Generation
-from infra.emulated.scheduler import Emission
+from infra.emulated.jobs import Emission, Job
 from infra.emulated.text import render_all
+from infra.emulated.versions import Figure, Manners, MetaField, StreamForm
 
 Json = dict[str, object]
 DONE = b"data: [DONE]\n\n"
-WEIGHT_VERSION = "default"
 FLUSHED = (
     "Cache flushed.\nPlease check backend logs for more details. "
     "(When there are running or waiting requests, the operation will not be performed.)\n"
 )
 FLUSH_REFUSED = "Flush cache failed.\n"
+FLUSH_TIMED_OUT = "Timed out waiting for idle state."
+ABORTED_WAITING = "Abort in waiting queue"
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What the replies of one server have in common."""
+
+    how: Manners
+    draft_tokens: int
+    draft_steps: int = 0
+    speculates: bool = False
+    timings: bool = False
+    """`--enable-metrics`: replies tell when what happened."""
+    cache_report: bool = False
+    form: StreamForm = StreamForm.CUMULATIVE
+    weight_version: str = "default"
 
 
 def sse(body: Json) -> bytes:
@@ -24,243 +41,213 @@ def sse(body: Json) -> bytes:
     return b"data: " + orjson.dumps(body) + b"\n\n"
 
 
-def openai_error(message: str, kind: str = "BadRequestError") -> Json:
-    """Return the error body of the OpenAI routes, and of bodies that cannot be read."""
-    return {"object": "error", "message": message, "type": kind, "param": None, "code": 400}
-
-
-def native_error(message: str) -> Json:
-    """Return the error body of `/generate`."""
+def native_error(message: str, *, stream: bool) -> Json:
+    """Return the error body of `/generate`; inside a stream it says more."""
+    if not stream:
+        return {"error": {"message": message}}
     error = {"message": message, "type": "invalid_request_error", "code": 400, "retryable": False}
     return {"error": error}
 
 
-def finish_reason(emission: Emission) -> Json | None:
+def finish_reason(generation: Generation, emission: Emission) -> Json | None:
     """Say why a request ended; None while it runs."""
+    if emission.failure:
+        return {
+            "type": "abort",
+            "message": emission.failure,
+            "status_code": 500,
+            "err_type": "InternalServerError",
+        }
     if emission.aborted:
         return {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
+    if emission.finished and generation.matched is not None:
+        return {"type": "stop", "matched": generation.matched}
     if emission.finished:
         return {"type": "length", "length": emission.completion_tokens}
     return None
 
 
-def speculation(generation: Generation, draft_tokens: int) -> Json:
-    """Return the accept figures of a finished request; empty without a verify."""
+def visible_text(generation: Generation, text: str, emission: Emission) -> str:
+    """Cut from the end of a text what its stop does not show."""
+    if emission.finished and not emission.aborted and generation.hidden_chars:
+        return text[: max(0, len(text) - generation.hidden_chars)]
+    return text
+
+
+def speculation(generation: Generation, style: Style) -> Json:
+    """Return the accept figures of a finished request under the keys of the version."""
     verifies = generation.verifies
-    if not verifies:
+    if not style.speculates or not (verifies or style.how.figures_without_verify):
         return {}
-    proposed = verifies * (draft_tokens - 1)
+    values = figures(generation, style)
+    return {key: values[figure] for key, figure in style.how.speculation_keys}
+
+
+def figures(generation: Generation, style: Style) -> dict[Figure, object]:
+    """Return all accept figures of a request."""
+    verifies, matched = generation.verifies, generation.correct_drafts
+    proposed = verifies * (style.draft_tokens - 1)
+    draftable = verifies * style.draft_steps
+    length = len(generation.output) / verifies if verifies else 0.0
     return {
-        "spec_accept_rate": generation.correct_drafts / proposed if proposed else 0.0,
-        "spec_accept_length": len(generation.output) / verifies,
-        "spec_num_correct_drafts": generation.correct_drafts,
-        "spec_num_proposed_drafts": proposed,
-        "spec_verify_ct": verifies,
-        "spec_correct_drafts_histogram": list(generation.histogram),
+        Figure.RATE: matched / proposed if proposed else 0.0,
+        Figure.LENGTH: length,
+        Figure.STEP_RATE: matched / draftable if draftable else 0.0,
+        Figure.STEP_LENGTH: length if draftable else 0,
+        Figure.CORRECT: matched,
+        Figure.PROPOSED: proposed,
+        Figure.VERIFIES: verifies,
+        Figure.HISTOGRAM: list(generation.histogram),
     }
 
 
-def meta_info(
-    rid: str, generation: Generation, emission: Emission, *, e2e_s: float, draft_tokens: int
-) -> Json:
+def meta_info(job: Job, emission: Emission, style: Style) -> Json:
     """Return `meta_info` of a chunk; the figures of the whole request only with the last."""
-    cached = generation.cached_tokens
-    meta: Json = {
-        "id": rid,
-        "finish_reason": finish_reason(emission),
-        "prompt_tokens": len(generation.prompt),
-        "weight_version": WEIGHT_VERSION,
-        "num_retractions": 0,
-        "reasoning_tokens": 0,
-        "completion_tokens": emission.completion_tokens,
-        "cached_tokens": cached,
-    }
+    if emission.aborted and job.started_s is None:
+        return _meta_of_never_started(job, emission, style)
+    values = _meta_values(job, emission, style)
+    meta: Json = {}
+    for name in style.how.meta_fields:
+        if name is MetaField.WEIGHT_VERSIONS and not emission.finished:
+            continue
+        meta[name.value] = values[name]
+        if name in (MetaField.NUM_RETRACTIONS, MetaField.TOTAL_RETRACTIONS) and style.timings:
+            meta.update(_early_timings(job, style))
     if emission.finished:
-        meta["weight_versions"] = _weight_versions(emission.completion_tokens)
-    meta["cached_tokens_details"] = {"device": cached, "host": 0} if cached else None
-    meta["dp_rank"] = None
-    if emission.finished:
-        meta["e2e_latency"] = e2e_s
-        meta.update(speculation(generation, draft_tokens))
+        latency: Json = {"e2e_latency": emission.at_s - job.arrived_s}
+        accepted = speculation(job.generation, style)
+        parts = (latency, accepted) if style.how.latency_first else (accepted, latency)
+        for part in parts:
+            meta.update(part)
+        if style.timings:
+            meta.update(_late_timings(job, emission, style))
     return meta
+
+
+def _meta_values(job: Job, emission: Emission, style: Style) -> dict[MetaField, object]:
+    generation = job.generation
+    cached = generation.cached_tokens
+    return {
+        MetaField.ID: job.rid,
+        MetaField.FINISH_REASON: finish_reason(generation, emission),
+        MetaField.PROMPT_TOKENS: len(generation.prompt),
+        MetaField.WEIGHT_VERSION: style.weight_version,
+        MetaField.TOTAL_RETRACTIONS: job.retractions,
+        MetaField.NUM_RETRACTIONS: job.retractions,
+        MetaField.REASONING_TOKENS: 0,
+        MetaField.COMPLETION_TOKENS: emission.completion_tokens,
+        MetaField.CACHED_TOKENS: cached,
+        MetaField.WEIGHT_VERSIONS: weight_versions(style, emission.completion_tokens),
+        MetaField.CACHED_TOKENS_DETAILS: {"device": cached, "host": 0} if cached else None,
+        MetaField.DP_RANK: None,
+    }
+
+
+def _meta_of_never_started(job: Job, emission: Emission, style: Style) -> Json:
+    """A request that was given up in the queue has no figures of its own."""
+    meta: Json = {
+        "id": job.rid,
+        "finish_reason": {"type": "abort", "message": ABORTED_WAITING},
+        "weight_version": style.weight_version,
+        "e2e_latency": emission.at_s - job.arrived_s,
+    }
+    if MetaField.WEIGHT_VERSIONS in style.how.meta_fields:
+        meta["weight_versions"] = weight_versions(style, 0)
+    return {**meta, "completion_tokens": emission.completion_tokens}
+
+
+def _early_timings(job: Job, style: Style) -> Json:
+    started_s = job.arrived_s if job.started_s is None else job.started_s
+    prefilled_s = started_s if job.prefilled_s is None else job.prefilled_s
+    queued_s = started_s - job.arrived_s
+    if not style.how.since("0.5.12"):
+        return {"queue_time": queued_s}
+    timings: Json = {}
+    if style.how.since("0.5.20"):
+        timings |= {"storage_prefetch_wait": 0.0, "storage_staging_wait": 0.0}
+    return {
+        **timings,
+        "forward_entry_time": job.unix(started_s),
+        "prefill_finished_time": job.unix(prefilled_s),
+        "queue_time": queued_s,
+    }
+
+
+def _late_timings(job: Job, emission: Emission, style: Style) -> Json:
+    first_s = emission.at_s if job.prefilled_s is None else job.prefilled_s
+    timings: Json = {"request_received_ts": job.arrived_at}
+    if style.how.since("0.5.12"):
+        timings |= {
+            "first_token_latency": first_s - job.arrived_s,
+            "api_server_dispatch_finish_ts": job.arrived_at,
+        }
+    timings["request_finished_ts"] = job.unix(emission.at_s)
+    decode_s = emission.at_s - first_s
+    if emission.completion_tokens > 1 and decode_s > 0:
+        timings["decode_throughput"] = (emission.completion_tokens - 1) / decode_s
+    return timings
+
+
+def weight_versions(style: Style, tokens: int) -> list[Json]:
+    """Say which weights wrote which tokens."""
+    return [{"version": style.weight_version, "start": 0, "end": tokens}]
 
 
 @dataclass(slots=True)
 class NativeStream:
-    """The chunks of one `/generate` request: text and ids are cumulative."""
+    """The replies to one prompt of a `/generate` request."""
 
-    rid: str
-    generation: Generation
-    arrived_s: float
-    draft_tokens: int
-    text: str = ""
-    ids: list[int] = field(default_factory=list)
-    sent: bool = False
+    job: Job
+    style: Style
+    index: int | None = None
+    """Its place in a batch."""
+    _text: str = ""
+    _ids: list[int] = field(default_factory=list)
+    _sent: bool = False
 
-    def body(self, emission: Emission) -> Json:
-        """Return one reply: the state after an emission."""
-        self.text += render_all(emission.tokens)
-        self.ids += emission.tokens
-        meta = meta_info(
-            self.rid,
-            self.generation,
-            emission,
-            e2e_s=emission.at_s - self.arrived_s,
-            draft_tokens=self.draft_tokens,
-        )
-        if not self.sent:
-            meta["response_sent_to_client_ts"] = time.time()
-            self.sent = True
-        return {"text": self.text, "output_ids": self.ids, "meta_info": meta}
+    def first(self) -> bytes:
+        """Return nothing: the first token opens the stream."""
+        return b""
 
     def chunk(self, emission: Emission) -> bytes:
         """Return one server-sent event."""
-        return sse(self.body(emission))
-
-
-@dataclass(slots=True)
-class ChatOptions:
-    """What a chat request wants to be told besides the text."""
-
-    model: str
-    include_usage: bool = False
-    continuous_usage: bool = False
-    spec_details: bool = False
-    output_ids: bool = False
-    reasoning: bool = False
-
-
-class ChatStream:
-    """The chunks of one chat request: text comes piece by piece."""
-
-    def __init__(
-        self, rid: str, generation: Generation, draft_tokens: int, options: ChatOptions
-    ) -> None:
-        self._generation = generation
-        self._draft_tokens = draft_tokens
-        self._options = options
-        self._head: Json = {
-            "id": rid,
-            "object": "chat.completion.chunk",
-            "created": int(time.time()),
-            "model": options.model,
-        }
-        self._pieces = _content_frame(self._head, reasoning=options.reasoning)
-
-    def first(self) -> bytes:
-        """Return the chunk that opens the stream."""
-        delta: Json = {"reasoning_content": None, "role": "assistant", "content": ""}
-        return sse({**self._head, "choices": [_choice(delta)]})
-
-    def chunk(self, emission: Emission) -> bytes:
-        """Return the chunk of one step."""
-        before, after = self._pieces
-        head = before + orjson.dumps(render_all(emission.tokens)) + after
-        if not self._options.continuous_usage:
-            return head + b"}\n\n"
-        usage = orjson.dumps(usage_of(self._generation, emission.completion_tokens))
-        return head + b',"usage":' + usage + b"}\n\n"
+        before = len(self._text)
+        text, ids = self._grow(emission)
+        if self.style.form is StreamForm.DELTA:
+            text = text[before:]
+        if self.style.form is not StreamForm.CUMULATIVE:
+            ids = list(emission.tokens)
+        return sse(self._body(emission, text, ids))
 
     def last(self, emission: Emission) -> bytes:
-        """Return what closes the stream: the reason, the figures asked for, and the end mark."""
-        reason = finish_reason(emission) or {}
-        delta: Json = {"reasoning_content": None}
-        choice = _choice(delta, finish=reason.get("type"))
-        parts = [sse({**self._head, "choices": [choice]})]
-        extra = self.extension()
-        if extra:
-            parts.append(sse({**self._head, "choices": [], "usage": None, "sglext": extra}))
-        if self._options.include_usage:
-            usage = usage_of(self._generation, emission.completion_tokens)
-            parts.append(sse({**self._head, "choices": [], "usage": usage}))
-        return b"".join([*parts, DONE])
+        """Return nothing: the last token says all."""
+        return b""
 
-    def extension(self) -> Json:
-        """Return SGLang's own additions, as far as they were asked for."""
-        extra: Json = {}
-        figures = speculation(self._generation, self._draft_tokens)
-        if self._options.spec_details and figures:
-            extra["spec_tokens_details"] = _with_caps(figures)
-        if self._options.output_ids:
-            extra["output_ids"] = [list(self._generation.output)]
-        return extra
+    def broken(self, message: str) -> bytes:
+        """Return the event by which a stream that has begun tells of its failure."""
+        return sse({"error": {"message": message}})
 
-    def whole(self, emission: Emission, text: str) -> Json:
+    def whole(self, emission: Emission) -> Json:
         """Return the reply of a request that does not stream."""
-        reason = finish_reason(emission) or {}
-        shown: Json = {"role": "assistant", "content": text, "reasoning_content": None}
-        if self._options.reasoning:
-            shown = {"role": "assistant", "content": None, "reasoning_content": text}
-        body: Json = {
-            **self._head,
-            "object": "chat.completion",
-            "choices": [
-                {
-                    "index": 0,
-                    "message": shown,
-                    "logprobs": None,
-                    "finish_reason": reason.get("type"),
-                    "matched_stop": None,
-                }
-            ],
-            "usage": usage_of(self._generation, emission.completion_tokens),
-            "metadata": {
-                "weight_version": WEIGHT_VERSION,
-                "weight_versions": _weight_versions(emission.completion_tokens),
-            },
-        }
-        extra = self.extension()
-        return {**body, "sglext": extra} if extra else body
+        generation = self.job.generation
+        ids = list(generation.output[: emission.completion_tokens])
+        text = visible_text(generation, render_all(ids), emission)
+        body = self._body(emission, text, ids)
+        body.pop("index", None)
+        return body
 
+    def _grow(self, emission: Emission) -> tuple[str, list[int]]:
+        self._text += render_all(emission.tokens)
+        self._ids += emission.tokens
+        return visible_text(self.job.generation, self._text, emission), self._ids
 
-def usage_of(generation: Generation, completion_tokens: int) -> Json:
-    """Return the usage block for a number of tokens written so far."""
-    prompt = len(generation.prompt)
-    return {
-        "prompt_tokens": prompt,
-        "total_tokens": prompt + completion_tokens,
-        "completion_tokens": completion_tokens,
-        "prompt_tokens_details": None,
-        "reasoning_tokens": 0,
-        "completion_tokens_details": None,
-    }
-
-
-def _choice(delta: Json, finish: object = None) -> Json:
-    return {
-        "index": 0,
-        "delta": delta,
-        "logprobs": None,
-        "finish_reason": finish,
-        "matched_stop": None,
-    }
-
-
-def _content_frame(head: Json, *, reasoning: bool) -> tuple[bytes, bytes]:
-    """Split a content chunk around its text, so that a stream renders it once."""
-    mark = "\x00"
-    delta: Json = {"reasoning_content": None, "content": mark}
-    if reasoning:
-        delta = {"reasoning_content": mark}
-    whole = sse({**head, "choices": [_choice(delta)]}).removesuffix(b"}\n\n")
-    before, after = whole.split(orjson.dumps(mark))
-    return before, after
-
-
-def _weight_versions(tokens: int) -> list[Json]:
-    return [{"version": WEIGHT_VERSION, "start": 0, "end": tokens}]
-
-
-def _with_caps(figures: Json) -> Json:
-    """Add the fields that only capped verification fills."""
-    return {
-        "spec_accept_rate": figures["spec_accept_rate"],
-        "spec_accept_length": figures["spec_accept_length"],
-        "spec_cap_length": 0.0,
-        "spec_block_accept_length": 0.0,
-        "spec_num_correct_drafts": figures["spec_num_correct_drafts"],
-        "spec_num_proposed_drafts": figures["spec_num_proposed_drafts"],
-        "spec_verify_ct": figures["spec_verify_ct"],
-        "spec_correct_drafts_histogram": figures["spec_correct_drafts_histogram"],
-        "spec_cap_lens_histogram": [],
-    }
+    def _body(self, emission: Emission, text: str, ids: list[int]) -> Json:
+        meta = meta_info(self.job, emission, self.style)
+        again = emission.finished and self.style.timings
+        if self.style.how.sent_at and (again or not self._sent):
+            meta["response_sent_to_client_ts"] = time.time()
+            self._sent = True
+        body: Json = {"text": text, "output_ids": ids, "meta_info": meta}
+        if self.index is not None:
+            body["index"] = self.index
+        return body

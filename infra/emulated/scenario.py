@@ -97,7 +97,7 @@ class ProcessWorld:
 
 @dataclass(frozen=True, slots=True)
 class StreamWorld:
-    """How streams look. A position of 0 means never."""
+    """How streams look. A position of 0 means never, one below 0 before the first token."""
 
     form: Form | None = None
     """None: as the version and its flags say."""
@@ -174,6 +174,14 @@ class Overrides:
 
 
 @dataclass(frozen=True, slots=True)
+class TextWorld:
+    """What the model writes."""
+
+    path: str = ""
+    """A text file that it writes from, instead of the built-in texts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """All of it. `health` maps a path to how it answers."""
 
@@ -182,6 +190,7 @@ class Scenario:
     health: Mapping[str, Answer] = field(default_factory=dict)
     stream: StreamWorld = field(default_factory=StreamWorld)
     speed: SpeedWorld = field(default_factory=SpeedWorld)
+    text: TextWorld = field(default_factory=TextWorld)
     faults: FaultWorld = field(default_factory=FaultWorld)
     oom: tuple[OutOfMemory, ...] = ()
     overrides: Overrides = field(default_factory=Overrides)

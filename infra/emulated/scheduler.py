@@ -7,61 +7,26 @@ wakes late hands out everything that is due, so its lag never enters a rate.
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 from infra.clock import Clock
+from infra.emulated.admission import Admission
 from infra.emulated.engine import EmulatedEngine, Generation, Step
-from infra.emulated.logs import RANK, DecodeWindow, decode_line, die, prefill_line
-from infra.emulated.scenario import OomMoment, OutOfMemory
+from infra.emulated.jobs import Emission, Job, Totals, Watcher, Window
+from infra.emulated.logs import RANK, Pressure, decode_line, die, prefill_line, retract_line
+from infra.emulated.scenario import HEALTHY, OomMoment, OutOfMemory, Scenario
 from infra.emulated.scenario_file import ScenarioSource
+from infra.emulated.versions import Manners, manners
+from infra.sglang.flags import NEWEST
 
 _LEAST_SLEEP_S = 0.001
 _BURST_S = 0.004
 """Wall time after which the loop lets the connections write."""
+_LATE_S, _LATE_BURST_S = 0.05, 0.02
+"""Once the loop is late by so much wall time, fewer writes let it catch up."""
 _SIMULATED_BURST_STEPS = 64
-_PREFILL_TOKENS = 16384
 _LAG_WARNING_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Emission:
-    """What one step gave one request, and when it was due, in host seconds."""
-
-    tokens: tuple[int, ...]
-    completion_tokens: int
-    at_s: float
-    finished: bool = False
-    aborted: bool = False
-
-
-@dataclass(eq=False, slots=True)
-class Job:
-    """A request on its way through the scheduler."""
-
-    rid: str
-    generation: Generation
-    arrived_s: float
-    emissions: list[Emission] = field(default_factory=list)
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
-    held: list[int] = field(default_factory=list)
-    """Tokens that wait for the stream interval."""
-
-    async def take(self) -> list[Emission]:
-        """Wait until there is something, and take all of it."""
-        await self.ready.wait()
-        self.ready.clear()
-        taken, self.emissions = self.emissions, []
-        return taken
-
-
-@dataclass(slots=True)
-class Totals:
-    """Counters since the start or the last flush, as `/server_info` shows them."""
-
-    verifies: int = 0
-    verified_tokens: int = 0
-    last_gen_throughput: float = 0.0
-    steps: int = 0
+_STALL_LOOK_S = 0.05
 
 
 class Scheduler:
@@ -74,14 +39,27 @@ class Scheduler:
         *,
         first_use_s: float = 0.0,
         scenario: ScenarioSource | None = None,
+        how: Manners | None = None,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self.totals = Totals()
+        self.hung = False
+        """True: no further step is made, as when a rank is gone and nobody has noticed."""
         self.lag_s = 0.0
         """How far the loop was behind its timetable at worst, in host seconds."""
-        self._first_use_s = first_use_s
-        self._scenario = scenario or ScenarioSource(None)
+        self.on_worker_lost: Callable[[], None] = _nothing
+        """Called when the scenario lets a scheduler process die unnoticed."""
+        self.on_worker_aborted: Callable[[], None] = _abort
+        """Called when the scenario lets a scheduler process abort in native code."""
+        self.watcher: Watcher | None = None
+        self._how = how or manners(NEWEST)
+        self.scenario = scenario or ScenarioSource(None)
+        self._slow_left = max(1, self.scenario.now.speed.slow_requests)
+        self._slow_share_s = first_use_s / self._slow_left
+        self._admission = Admission(engine.settings, engine.kv_room_tokens)
+        self.passes = 0
+        """Forwards since the start."""
         self._waiting: deque[Job] = deque()
         self._running: list[Job] = []
         self._touched: list[Job] = []
@@ -91,7 +69,7 @@ class Scheduler:
         self._simulated = clock.real_s(1.0) == 0.0
         self._steps_since_yield = 0
         self._somebody_ended = False
-        self._window = _Window(clock.now_s())
+        self._window = Window(clock.now_s())
 
     @property
     def idle(self) -> bool:
@@ -104,27 +82,42 @@ class Scheduler:
         return [job.rid for job in [*self._waiting, *self._running]]
 
     @property
+    def running(self) -> int:
+        """Return how many requests step together."""
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests wait for a place."""
+        return len(self._waiting)
+
+    @property
     def held_tokens(self) -> int:
         """Return what the running requests hold in the KV cache."""
         return sum(job.generation.context_tokens for job in self._running)
 
-    def submit(self, rid: str, generation: Generation) -> Job:
-        """Queue a request."""
-        job = Job(rid, generation, self.clock.now_s())
+    def submit(
+        self,
+        rid: str,
+        generation: Generation,
+        *,
+        number: int = 0,
+        streams: bool = False,
+        ready: asyncio.Event | None = None,
+    ) -> Job:
+        """Queue a request. Requests with one `ready` are taken together."""
+        job = Job(
+            rid, generation, self.clock.now_s(), number, streams, ready=ready or asyncio.Event()
+        )
         self._waiting.append(job)
         self._wake.set()
         return job
 
     def abort(self, rid: str, *, every: bool = False) -> int:
-        """End the requests whose id starts with `rid`; return how many there were."""
-        hit = [j for j in [*self._waiting, *self._running] if every or j.rid.startswith(rid)]
+        """End a request, or every one; return how many there were."""
+        hit = [j for j in [*self._waiting, *self._running] if every or j.rid == rid]
         for job in hit:
-            self._remove(job)
-            done = len(job.generation.output)
-            job.emissions.append(
-                Emission((), done, self.clock.now_s(), finished=True, aborted=True)
-            )
-            job.ready.set()
+            self._end_early(job, "")
         return len(hit)
 
     def drop(self, job: Job) -> None:
@@ -137,8 +130,12 @@ class Scheduler:
             return False
         self.engine.flush()
         self.totals = Totals(last_gen_throughput=self.totals.last_gen_throughput)
-        self._window = _Window(self.clock.now_s())
+        self._window = Window(self.clock.now_s())
         return True
+
+    def forget_totals(self) -> None:
+        """Count the accept length anew."""
+        self.totals.verifies = self.totals.verified_tokens = 0
 
     async def run(self) -> None:
         """Step for ever."""
@@ -148,7 +145,13 @@ class Scheduler:
                 self._wake.clear()
                 await self._wake.wait()
                 self._due_s = self.clock.now_s()
-            admitted = self._admit()
+                self._admission.reset()
+            if self.hung:
+                self._signal()
+                await asyncio.Event().wait()
+            admitted = (
+                self._admission.admit(self._waiting, self._running) if self._waiting else None
+            )
             if admitted:
                 await self._prefill(admitted)
             elif self._running:
@@ -160,40 +163,77 @@ class Scheduler:
         elif job in self._waiting:
             self._waiting.remove(job)
 
-    def _admit(self) -> list[Job]:
-        """Take waiting requests in order, as far as places, KV room and a prefill batch go."""
-        admitted: list[Job] = []
-        settings = self.engine.settings
-        room = self.engine.kv_room_tokens - sum(_reserved(job) for job in self._running)
-        prompt_tokens = 0
-        while self._waiting:
-            job = self._waiting[0]
-            room -= _reserved(job)
-            prompt_tokens += len(job.generation.prompt)
-            full = len(self._running) + len(admitted) >= settings.max_running_requests
-            alone = not self._running and not admitted
-            if full or (not alone and (room < 0 or prompt_tokens > _PREFILL_TOKENS)):
-                break
-            admitted.append(self._waiting.popleft())
-        return admitted
+    def _end_early(self, job: Job, failure: str) -> None:
+        self._remove(job)
+        job.ended_s = self.clock.now_s()
+        done = len(job.generation.output)
+        job.emissions.append(
+            Emission((), done, job.ended_s, finished=True, aborted=True, failure=failure)
+        )
+        job.ready.set()
+        if self.watcher:
+            self.watcher.ended(job, aborted=True)
 
     async def _prefill(self, admitted: list[Job]) -> None:
         before = len(self._running)
         self._running += admitted
+        self.passes += 1
+        self._start_clocks(admitted)
+        world = self.scenario.now
+        if world is not HEALTHY:
+            await self._go_wrong(world, admitted)
         steps = self.engine.prefill([job.generation for job in admitted])
-        took_s = steps[0].duration_s + self._first_use_s
-        self._first_use_s = 0.0
+        took_s = steps[0].duration_s + self._first_use_s(admitted) + world.speed.spin_ms / 1000
         self._log_prefill(admitted, before, took_s)
         await self._wait_until_due(took_s)
+        for job in admitted:
+            job.prefilled_s = self._due_s
         self._deliver(admitted, steps)
 
+    def _start_clocks(self, admitted: list[Job]) -> None:
+        for job in admitted:
+            if job.started_s is None:
+                job.started_s = max(job.arrived_s, self._due_s)
+
+    def _first_use_s(self, admitted: list[Job]) -> float:
+        """Return what the first requests after a start pay for kernels that are not compiled."""
+        if not self._slow_left:
+            return 0.0
+        slow = min(self._slow_left, sum(not job.generation.probe for job in admitted))
+        self._slow_left -= slow
+        return slow * self._slow_share_s
+
     async def _decode(self) -> None:
+        self._make_room()
         jobs = list(self._running)
-        await self._misbehave(jobs)
+        if not jobs:
+            return
+        self.passes += 1
+        world = self.scenario.now
+        if world is not HEALTHY:
+            await self._misbehave(world, jobs)
         steps = self.engine.decode([job.generation for job in jobs])
-        await self._wait_until_due(steps[0].duration_s)
+        await self._wait_until_due(steps[0].duration_s + world.speed.spin_ms / 1000)
         self._deliver(jobs, steps)
         self._count(steps)
+
+    def _make_room(self) -> None:
+        """Take away the places of the newest requests when the next step would not fit."""
+        before = self._admission.ratio
+        if self._admission.fits(self._running):
+            self._admission.decay()
+            return
+        gone, hopeless = self._admission.retract(self._running)
+        for job in gone:
+            job.retractions += 1
+        self._waiting.extend(gone)
+        gained = sum(job.generation.context_tokens for job in gone)
+        RANK.warning(retract_line(self._how, len(gone), gained, before, self._admission.ratio))
+        if gone and self.watcher:
+            self.watcher.retracted(gone)
+        if hopeless:
+            self._running.append(hopeless)
+            self._end_early(hopeless, "Out of memory even after retracting all other requests.")
 
     async def _wait_until_due(self, duration_s: float) -> None:
         self._due_s += duration_s
@@ -207,7 +247,8 @@ class Scheduler:
             self._yielded_s = time.monotonic()
             return
         self._note_lag(-ahead_s)
-        if time.monotonic() - self._yielded_s > _BURST_S:
+        late = self.clock.real_s(-ahead_s) > _LATE_S
+        if time.monotonic() - self._yielded_s > (_LATE_BURST_S if late else _BURST_S):
             self._signal()
             await asyncio.sleep(0)
             self._yielded_s = time.monotonic()
@@ -229,21 +270,33 @@ class Scheduler:
 
     def _deliver(self, jobs: list[Job], steps: list[Step]) -> None:
         interval = self.engine.settings.stream_interval
+        at_s, watcher = self._due_s, self.watcher
+        running, touched = set(self._running), self._touched
         for job, step in zip(jobs, steps, strict=True):
-            if job not in self._running:
+            if job not in running:
                 continue
             generation = job.generation
-            finished = generation.finished
-            job.held += step.tokens
+            done = len(generation.output)
+            finished = done >= generation.limit_tokens
+            tokens: Sequence[int] = step.tokens
+            if interval > 1:
+                job.held += tokens
+                tokens = job.held
+            if watcher:
+                watcher.emitted(job, len(step.tokens), at_s)
             if finished:
-                self._running.remove(job)
-                self._somebody_ended = True
-            if finished or len(job.held) >= interval or len(generation.output) == 1:
-                job.emissions.append(
-                    Emission(tuple(job.held), len(generation.output), self._due_s, finished)
-                )
+                self._finish(job)
+            if finished or interval == 1 or len(tokens) >= interval or done == 1:
+                job.emissions.append(Emission(tuple(tokens), done, at_s, finished))
                 job.held = []
-                self._touched.append(job)
+                touched.append(job)
+
+    def _finish(self, job: Job) -> None:
+        self._running.remove(job)
+        self._somebody_ended = True
+        job.ended_s = self._due_s
+        if self.watcher:
+            self.watcher.ended(job, aborted=False)
 
     def _signal(self) -> None:
         for job in self._touched:
@@ -251,58 +304,82 @@ class Scheduler:
         self._touched.clear()
 
     def _count(self, steps: list[Step]) -> None:
-        drafts = self.engine.settings.draft_tokens - 1
-        self._window.add(steps, drafts)
+        settings = self.engine.settings
+        self._window.add(steps, settings.draft_tokens - 1)
         self.totals.steps += 1
-        if self._window.steps < self.engine.settings.decode_log_interval:
+        if self._window.steps < settings.decode_log_interval:
             return
         window = self._window.close(self._due_s)
-        self._window = _Window(self._due_s)
+        self._window = Window(self._due_s)
         self.totals.verifies += window.verifies
         self.totals.verified_tokens += window.verified_tokens
         self.totals.last_gen_throughput = window.tokens / max(1e-9, window.duration_s)
-        settings = self.engine.settings
-        RANK.info(
-            decode_line(
-                window,
-                running=len(steps),
-                held=self.held_tokens,
-                room=self.engine.kv_room_tokens,
-                queued=len(self._waiting),
-                graph=settings.cuda_graph and len(steps) <= settings.graph_max_batch,
-            )
-        )
+        graph = settings.cuda_graph and len(steps) <= settings.graph_max_batch
+        RANK.info(decode_line(self._how, window, self._pressure(len(steps)), settings, graph=graph))
+        if self.watcher:
+            self.watcher.decoded(window, graph=graph)
+
+    def _pressure(self, running: int) -> Pressure:
+        held, room = self.held_tokens, self.engine.kv_room_tokens
+        return Pressure(running, len(self._waiting), held, held / room, self.passes)
 
     def _log_prefill(self, admitted: list[Job], before: int, took_s: float) -> None:
         cached = sum(job.generation.cached_tokens for job in admitted)
-        new = sum(len(job.generation.prompt) for job in admitted) - cached
+        new = sum(job.generation.context_tokens for job in admitted) - cached - len(admitted)
         RANK.info(
             prefill_line(
+                self._how,
+                self._pressure(before),
                 new=len(admitted),
                 new_tokens=new,
                 cached=cached,
-                usage=self.held_tokens / self.engine.kv_room_tokens,
-                running=before,
-                queued=len(self._waiting),
                 rate=new / took_s,
             )
         )
+        if self.watcher:
+            self.watcher.prefilled(admitted, new, cached)
 
-    async def _misbehave(self, jobs: list[Job]) -> None:
-        world = self._scenario.now
+    async def _go_wrong(self, world: Scenario, admitted: list[Job]) -> None:
+        """Do what the scenario has for the requests that start now."""
+        faults = world.faults
+        numbers = {job.number for job in admitted} - {0}
+        self.engine.misverifies = world.speed.corrupt_verify
+        if faults.die_at_request in numbers:
+            await self._let_write()
+            die("RuntimeError: CUDA error: an illegal memory access was encountered")
+        if faults.abort_at_request in numbers:
+            await self._let_write()
+            self.on_worker_aborted()
+            self.hung = True
+        if faults.worker_dies_at_request in numbers:
+            self.on_worker_lost()
+            self.hung = True
+        if faults.hang_at_request in numbers:
+            self.hung = True
+        if self.hung:
+            await self._let_write()
+            await asyncio.Event().wait()
+
+    async def _misbehave(self, world: Scenario, jobs: list[Job]) -> None:
+        self.engine.misverifies = world.speed.corrupt_verify
         if any(self._runs_out(rule, jobs) for rule in world.oom):
-            self._signal()
-            await asyncio.sleep(_BURST_S)
+            await self._let_write()
             gib = self.engine.truth.gpu_memory_gib
             die(
                 "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.17 GiB. "
                 f"GPU 0 has a total capacity of {gib:.2f} GiB of which 612.00 MiB is free."
             )
-        if limit := world.stream.stall_after_tokens:
+        limit = world.stream.stall_after_tokens
+        if limit and not world.stream.request:
             while any(len(job.generation.output) >= limit for job in self._running):
                 self._signal()
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(_STALL_LOOK_S)
                 self._due_s = self.clock.now_s()
+
+    async def _let_write(self) -> None:
+        """Let the connections have what is due before it is too late."""
+        self._signal()
+        await asyncio.sleep(_BURST_S)
 
     def _runs_out(self, rule: OutOfMemory, jobs: list[Job]) -> bool:
         settings = self.engine.settings
@@ -315,39 +392,9 @@ class Scheduler:
         )
 
 
-class _Window:
-    """Counts decode steps until the next decode line."""
-
-    def __init__(self, since_s: float) -> None:
-        self._since_s = since_s
-        self.steps = 0
-        self._tokens = 0
-        self._correct = 0
-        self._proposed = 0
-        self._verifies = 0
-        self._verified = 0
-
-    def add(self, steps: list[Step], drafts: int) -> None:
-        self.steps += 1
-        for step in steps:
-            self._tokens += len(step.tokens)
-            if step.verifies:
-                self._correct += step.correct_drafts
-                self._proposed += drafts
-                self._verifies += 1
-                self._verified += step.correct_drafts + 1
-
-    def close(self, now_s: float) -> DecodeWindow:
-        return DecodeWindow(
-            self.steps,
-            self._tokens,
-            self._correct,
-            self._proposed,
-            self._verifies,
-            self._verified,
-            now_s - self._since_s,
-        )
+def _nothing() -> None:
+    """Stand for a process that this form of the emulation does not have."""
 
 
-def _reserved(job: Job) -> int:
-    return len(job.generation.prompt) + job.generation.limit_tokens
+def _abort() -> None:
+    die("Fatal Python error: Aborted\nterminate called after throwing an instance of 'c10::Error'")

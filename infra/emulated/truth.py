@@ -77,16 +77,20 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class StartPhases:
-    """How long a start takes with weights in the page cache (published logs of this host class)."""
+    """How long a start takes (published logs of this host class)."""
 
     spawn: Span = Span(8.0, 14.0)
     distributed_init: Span = Span(2.0, 5.0)
     weights: Span = Span(85.0, 95.0)
+    """From the page cache."""
+    cold_weights: Span = Span(250.0, 450.0)
     memory_pool: Span = Span(8.0, 12.0)
     graph_per_size: Span = Span(3.0, 6.0)
     """Assumption; times 1 + 0.1 N/8 for a verify of N tokens."""
     eagle_graphs: Span = Span(30.0, 60.0)
-    warm_up: Span = Span(5.0, 40.0)
+    warm_up: Span = Span(4.0, 6.0)
+    """With all kernels compiled."""
+    cold_warm_up: Span = Span(35.0, 45.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,6 @@ steps.py       what a build runs, as values
 stamp.py       which directories hold a whole build
 layout.py      where the parts of a built environment lie
 launch.py      flags and variables of the two arms, plain and NGRAM
-tiny_model.py, warm_up.py   run inside the environment
+tiny_model.py, warm_up.py, ngram_trees.py   run inside the environment
 stand_ins/     packages that have no CPU build, copied into the environment
 """

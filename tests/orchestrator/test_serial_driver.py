@@ -9,16 +9,13 @@ import pytest
 from infra.reaper import find_tagged
 from orchestrator.events import SweepStart, Tally
 from orchestrator.job import TrialJob, TrialProgress
-from orchestrator.search.study import StudySearch
 from orchestrator.serial_driver import drive
-from orchestrator.state import State
-from orchestrator.sweep_run import Attendants, SweepRun
 from orchestrator.tools import local_tools
-from orchestrator.tracking.jsonl import JsonlTracker
 from orchestrator.trial_seam import Tools
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.results import Outcome, Phase, TrialResult
-from sweeps.sweep import Budget, Sweep
+from sweeps.sweep import Budget
+from tests.orchestrator.running import sweep_run
 from tests.sweeps.makers import SMALL
 
 pytestmark = pytest.mark.slow
@@ -50,16 +47,8 @@ class Interrupter:
     def sweep_ended(self, status: str) -> None: ...
 
 
-def _run(folder: Path, sweep: Sweep, *followers: Interrupter) -> SweepRun:
-    state = State(folder)
-    name = f"sd-{folder.name}"
-    search = StudySearch(sweep, state.study_path, name)
-    attendants = Attendants(JsonlTracker(folder / "events.jsonl"), list(followers))
-    return SweepRun(name, sweep, state, search, attendants)
-
-
 def test_runs_to_its_end_and_leaves_nothing(tmp_path: Path) -> None:
-    run = _run(tmp_path, SWEEP)
+    run = sweep_run(SWEEP, tmp_path)
     drive(run, local_tools)
     assert run.is_over
     assert [r.outcome for r in run.results] == [Outcome.MEASURED] * 3
@@ -68,7 +57,7 @@ def test_runs_to_its_end_and_leaves_nothing(tmp_path: Path) -> None:
 
 def test_two_hosts_work_at_the_same_time(tmp_path: Path) -> None:
     hosts = [replace(HOST, name="one"), replace(HOST, name="two")]
-    run = _run(tmp_path, replace(SWEEP, hosts=hosts, budget=Budget(trials=4)))
+    run = sweep_run(replace(SWEEP, hosts=hosts, budget=Budget(trials=4)), tmp_path)
     most: list[int] = []
     made: dict[str, Tools] = {}
 
@@ -91,7 +80,7 @@ def test_two_hosts_work_at_the_same_time(tmp_path: Path) -> None:
 
 def test_an_interrupt_stops_the_servers_and_keeps_the_cut_trial(tmp_path: Path) -> None:
     endless = replace(SWEEP.workload, max_tokens=100_000, measure_s=1e6)
-    run = _run(tmp_path, replace(SWEEP, workload=endless), Interrupter())
+    run = sweep_run(replace(SWEEP, workload=endless), tmp_path, Interrupter())
     threads = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
         drive(run, local_tools)
@@ -107,7 +96,7 @@ def test_a_fault_of_our_own_ends_a_trial_and_not_the_sweep(tmp_path: Path) -> No
     def broken_tools(host: HostSpec) -> Tools:
         return replace(local_tools(host), client=None)  # type: ignore[arg-type] # the fault
 
-    run = _run(tmp_path, SWEEP)
+    run = sweep_run(SWEEP, tmp_path)
     drive(run, broken_tools)
     assert {r.outcome for r in run.results} == {Outcome.FAILED}
     assert "a fault of the platform" in run.results[0].reason

@@ -137,7 +137,7 @@ def test_faults_of_a_server_are_named(
 
 def test_a_deadline_keeps_the_rate_so_far(tmp_path: Path) -> None:
     work = replace(SWEEP.workload, max_tokens=20_000, measured_prompts=2, cold_prompts=0,
-                   measure_s=100_000)  # fmt: skip
+                   measure_s=100_000, ignore_eos=True)  # fmt: skip
     budget = replace(SWEEP.budget, trial_s=600.0)
     result = _run(_job(tmp_path, plain(), replace(SWEEP, workload=work, budget=budget)))
     assert result.outcome is Outcome.PARTIAL, result.reason
@@ -148,7 +148,7 @@ def test_a_deadline_keeps_the_rate_so_far(tmp_path: Path) -> None:
 
 
 def test_an_order_to_stop_keeps_the_bound_and_the_rate(tmp_path: Path) -> None:
-    work = replace(SWEEP.workload, max_tokens=20_000, measure_s=100_000)
+    work = replace(SWEEP.workload, max_tokens=20_000, measure_s=100_000, ignore_eos=True)
     recorder = Recorder(when=lambda progress: len(progress.blocks) >= 3)
     result = _run(_job(tmp_path, plain(), replace(SWEEP, workload=work)), recorder)
     assert result.outcome is Outcome.STOPPED

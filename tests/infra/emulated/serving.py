@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,7 +118,7 @@ def free_port() -> int:
 def serve(
     *flags: str, scale: float = 200.0, port: int | None = None, world: str = "", **env: str
 ) -> Iterator[Served]:
-    """Start an emulated server in a world (TOML of a scenario), and end it by its id."""
+    """Start an emulated server in a world (TOML of a scenario), and end it with its session."""
     port = free_port() if port is None else port
     argv = [sys.executable, "-m", "infra.emulated", "--model-path", "m", "--tp-size", "8"]
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("NCCL", "EMULATED"))}
@@ -134,9 +134,11 @@ def serve(
                 env={**clean, "EMULATED_TIME_SCALE": str(scale), **env},
                 stdout=log,
                 stderr=log,
+                start_new_session=True,
             )
         try:
             yield Served(process, port, log_path)
         finally:
-            process.send_signal(signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait(LIMIT_S)

@@ -6,8 +6,9 @@ import pytest
 
 from infra.emulated.arguments import EmulationError, parse, read_emulation
 from infra.emulated.loading import plan_start
+from infra.emulated.resolution import effective_environment, resolve
 from infra.emulated.rules import communicator_fault, load_fault, resolution_fault
-from infra.emulated.settings import effective_environment, make_settings, resolve
+from infra.emulated.settings import make_settings
 from infra.emulated.truth import TRUTHS
 from sweeps.values import Value
 
@@ -67,16 +68,44 @@ def test_match_type_has_no_effect_in_old_versions() -> None:
     assert make_settings(given, {}, "0.5.23").match_type == "PROB"
 
 
-def test_sglang_sets_variables_of_its_own() -> None:
-    shown = effective_environment(
-        {"NCCL_PROTO": "LL", "CUDA_DEVICE_MAX_CONNECTIONS": "1", "PATH": "x"}
-    )
-    assert shown == {
-        "CUDA_DEVICE_MAX_CONNECTIONS": "8",
-        "NCCL_CUMEM_ENABLE": "0",
-        "NCCL_NVLS_ENABLE": "0",
-        "NCCL_PROTO": "LL",
-    }
+USER = {
+    "NCCL_PROTO": "LL",
+    "NCCL_CUMEM_ENABLE": "1",
+    "NCCL_NVLS_ENABLE": "2",
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+    "PATH": "x",
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "change", "cumem", "nvls", "connections"),
+    [
+        ("0.5.4", {}, "0", "0", "4"),
+        ("0.5.4", {"enable_symm_mem": True}, "1", "1", "4"),
+        ("0.5.4", {"enable_nccl_nvls": True}, "0", "1", "4"),
+        ("0.5.9", {}, "1", "2", "8"),
+        ("0.5.9", {"enable_nccl_nvls": True}, "1", "1", "8"),
+        ("0.5.23", {"enable_symm_mem": True}, "1", "1", "8"),
+    ],
+)
+def test_sglang_overwrites_variables(
+    version: str, change: dict[str, Value], cumem: str, nvls: str, connections: str
+) -> None:
+    shown = effective_environment(USER, resolve({**BASE, **change}, version), version)
+    assert shown["NCCL_CUMEM_ENABLE"] == cumem
+    assert shown["NCCL_NVLS_ENABLE"] == nvls
+    assert shown["CUDA_DEVICE_MAX_CONNECTIONS"] == connections
+    assert shown["NCCL_PROTO"] == "LL"
+    assert "PATH" not in shown
+    assert ("CUDA_MODULE_LOADING" in shown) is (version != "0.5.23")
+
+
+def test_deterministic_inference_takes_the_algorithm_away() -> None:
+    given = {**BASE, "enable_deterministic_inference": True}
+    settings = make_settings(given, {"NCCL_ALGO": "Ring"}, "0.5.23")
+    assert (settings.nccl_algo, settings.max_channels) == ("tree", 8)
+    assert make_settings(given, {}, "0.5.9").max_channels is None
+    assert communicator_fault(settings) == ""
 
 
 def test_pcie_ipc_needs_its_version() -> None:

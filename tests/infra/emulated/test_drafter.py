@@ -5,20 +5,29 @@ from dataclasses import replace
 
 import pytest
 
-from infra.emulated.drafter import ChainDrafter, NgramDrafter, NgramTrie, make_drafter
+from infra.emulated.chain import ChainDrafter
+from infra.emulated.draft_tree import DraftTree, HashMapOrder
+from infra.emulated.drafter import make_drafter, ngram_shape
+from infra.emulated.ngram import MatchWindow, NgramDrafter, NgramShape
 from infra.emulated.settings import Algorithm, Settings
 from infra.emulated.text import Kind, TargetStream
 from infra.emulated.truth import TRUTHS
+from tests.infra.emulated.ngram_cases import play, random_cases
 
-NGRAM = Settings(algorithm=Algorithm.NGRAM, draft_tokens=8)
+NGRAM = NgramShape(draft_tokens=8)
+OLD = replace(NGRAM, window=MatchWindow(1, 12), inserts_behind=False)
+
+# Random ids only, so that no change of the texts moves them.
+COMPARED_CASES = random_cases(2, (2, 3, 5, 30), requests=1)[::4]
+COMPARED = "2cd740f9f3565e05"
 
 
 def accepted(
-    settings: Settings, stream: Sequence[int], drafter: NgramDrafter | None = None
+    shape: NgramShape, stream: Sequence[int], drafter: NgramDrafter | None = None
 ) -> list[int]:
     """Replay a stream; return the tokens of each verify."""
-    request = (drafter or NgramDrafter(settings)).open([], 0)
-    drafts = settings.draft_tokens - 1
+    request = (drafter or NgramDrafter(shape)).open([], 0)
+    drafts = shape.draft_tokens - 1
     done, steps = 1, []
     request.commit(stream[:1])
     while done + drafts < len(stream):
@@ -29,8 +38,23 @@ def accepted(
     return steps
 
 
+def teach(drafter: NgramDrafter, tokens: Sequence[int]) -> None:
+    """Let a request verify each token without a hit."""
+    request = drafter.open(tokens[:1], 0)
+    for token in tokens[1:]:
+        request.correct_drafts([])
+        request.commit([token])
+    request.correct_drafts([])
+    request.commit([])
+
+
 def code(tokens: int = 1500) -> list[int]:
     return TargetStream(7, Kind.CODE).window(0, tokens)
+
+
+def test_trees_are_those_that_were_compared_with_sglang() -> None:
+    transcript = play(COMPARED_CASES)
+    assert transcript.digest() == COMPARED
 
 
 def test_a_loop_is_drafted_to_the_last_node() -> None:
@@ -53,19 +77,45 @@ def test_breadth_does_nothing_for_one_draft() -> None:
 
 
 def test_the_newest_continuation_is_drafted_first() -> None:
-    one_draft = replace(NGRAM, draft_tokens=2, max_breadth=1)
-    drafter = NgramDrafter(one_draft)
-    drafter.open([], 0).commit([5, 6, 9, 5, 7, 9, 5])
+    drafter = NgramDrafter(replace(NGRAM, draft_tokens=2, max_breadth=1))
+    teach(drafter, [5, 6, 9, 5, 7, 9, 5])
     request = drafter.open([5], 1)
     assert request.correct_drafts([7]) == 1
     assert request.correct_drafts([6]) == 0
 
 
-def test_likely_continuation_is_drafted_first_by_count() -> None:
-    one_draft = replace(NGRAM, draft_tokens=2, match_type="PROB")
-    drafter = NgramDrafter(one_draft)
-    drafter.open([], 0).commit([5, 6, 9, 5, 6, 9, 5, 7, 9])
+def test_the_likely_continuation_is_drafted_first_by_count() -> None:
+    drafter = NgramDrafter(replace(NGRAM, draft_tokens=2, by_likelihood=True))
+    teach(drafter, [5, 6, 9, 5, 6, 9, 5, 7, 9])
     assert drafter.open([5], 1).correct_drafts([6]) == 1
+
+
+def test_accepted_tokens_are_learnt_one_verify_later() -> None:
+    behind, at_once = (
+        accepted(replace(NGRAM, inserts_behind=late), [1, 2, 1, 2, 1, 2, 9, 9, 9, 9, 9, 9, 9])
+        for late in (True, False)
+    )
+    assert behind[:3] == [1, 1, 2]
+    assert at_once[:3] == [1, 1, 3]
+
+
+def test_what_overlap_computes_past_the_end_is_learnt() -> None:
+    for overlap, known in ((True, 1), (False, 0)):
+        drafter = NgramDrafter(replace(NGRAM, overlap=overlap))
+        request = drafter.open([1, 2, 3], 0)
+        request.correct_drafts([])
+        request.commit([4])
+        request.end([5])
+        assert drafter.open([3, 4], 1).correct_drafts([5]) == known
+
+
+def test_requests_of_a_batch_do_not_see_each_other_s_step() -> None:
+    drafter = NgramDrafter(NGRAM)
+    first, second = drafter.open([1, 2, 3], 0), drafter.open([1], 1)
+    assert first.correct_drafts([]) == second.correct_drafts([2]) == 0
+    first.commit([4])
+    second.commit([2])
+    assert second.correct_drafts([3]) == 1
 
 
 def test_requests_share_the_trie_until_a_flush() -> None:
@@ -80,37 +130,60 @@ def test_requests_share_the_trie_until_a_flush() -> None:
 
 def test_only_the_end_of_the_prompt_is_learnt() -> None:
     drafter = NgramDrafter(NGRAM)
-    drafter.open(list(range(100, 400)), 0)
-    reader = drafter.open([], 1)
-    reader.commit([120])
-    assert reader.correct_drafts([121]) == 0
-    reader.commit([390])
-    assert reader.correct_drafts([391, 392]) == 2
+    teach(drafter, [5])
+    first = drafter.open(list(range(100, 400)), 0)
+    first.correct_drafts([])
+    first.commit([1])
+    assert drafter.open([120], 1).correct_drafts([121]) == 0
+    assert drafter.open([390], 2).correct_drafts([391, 392]) == 2
+
+
+def test_missing_drafts_are_padded_with_token_0() -> None:
+    request = NgramDrafter(replace(NGRAM, draft_tokens=3)).open([5], 0)
+    assert request.tree() == DraftTree((5, 0, 0), (-1, 0, 0))
+    assert request.correct_drafts([0, 0]) == 1
 
 
 def test_short_windows_are_lost_when_the_old_minimum_is_raised() -> None:
-    old = replace(NGRAM, max_depth=18, min_match=1, max_match=12)
-    lengths = [accepted(replace(old, min_match=low), code()) for low in (1, 3, 6)]
+    lengths = [accepted(replace(OLD, window=MatchWindow(low, 12)), code()) for low in (1, 3, 6)]
     means = [sum(steps) / len(steps) for steps in lengths]
     assert means == sorted(means, reverse=True)
     assert means[0] > 1.1 * means[2]
 
 
-def test_a_full_trie_drops_what_is_oldest_and_goes_on() -> None:
-    small = replace(NGRAM, capacity_nodes=3000)
-    drafter = NgramDrafter(small)
-    steps = accepted(small, TargetStream(1).window(0, 3000), drafter)
-    assert drafter.trie.nodes <= 3000
-    assert drafter.trie.epoch > 0
-    assert max(steps) > 1
+def test_the_old_form_is_told_by_its_flags() -> None:
+    new = ngram_shape(Settings(algorithm=Algorithm.NGRAM, draft_tokens=8, overlap=False))
+    old = ngram_shape(Settings(algorithm=Algorithm.NGRAM, max_match=12, match_type="PROB"))
+    assert (new.window, new.inserts_behind, new.overlap) == (None, True, False)
+    assert (old.window, old.inserts_behind, old.by_likelihood) == (MatchWindow(1, 12), False, False)
 
 
-def test_node_count_is_kept_right_over_evictions() -> None:
-    trie = NgramTrie(depth=4, capacity_nodes=40)
-    path = trie.find([])
-    for token in range(200):
-        path = trie.extend(path, token % 23)
-    assert 0 < trie.nodes <= 40
+def test_an_external_corpus_is_drafted_from_and_survives_a_flush() -> None:
+    drafter = NgramDrafter(replace(NGRAM, sam_budget=4))
+    drafter.add_corpus("manual", [[1, 2, 3, 4], [], [5, 6]])
+    assert drafter.corpora() == {"manual": 7}
+    drafter.reset()
+    assert drafter.open([9, 2], 0).correct_drafts([3, 4]) == 2
+    assert drafter.open([4], 1).correct_drafts([5]) == 0
+    drafter.remove_corpus("manual")
+    assert drafter.corpora() == {}
+    assert drafter.open([9, 2], 2).correct_drafts([3, 4]) == 0
+
+
+def test_a_corpus_name_is_used_once_and_a_corpus_has_tokens() -> None:
+    drafter = NgramDrafter(NGRAM)
+    drafter.add_corpus("a", [[1]])
+    with pytest.raises(ValueError, match="'a' exists"):
+        drafter.add_corpus("a", [[2]])
+    with pytest.raises(ValueError, match="at least one token"):
+        drafter.add_corpus("b", [[]])
+    assert drafter.corpora() == {"a": 1}
+
+
+def test_siblings_lie_in_the_order_of_a_hash_map() -> None:
+    assert HashMapOrder([1, 2, 3]).keys == [3, 2, 1]
+    assert HashMapOrder([1, 14, 2]).keys == [2, 14, 1]
+    assert HashMapOrder(range(14)).keys == [13, *range(13)]
 
 
 def test_chain_hits_follow_the_rates() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from infra.sglang.flags import FLAGS, NEUTRAL, setting_problems, spelled, version_key
+from infra.sglang.flags import FLAGS, NEUTRAL, spelled, version_key
+from infra.sglang.setting_checks import setting_problems
 from sweeps.values import Value
 
 
