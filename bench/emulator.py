@@ -45,6 +45,8 @@ WEAKER_DRAFTER: Given = {
 WIDTHS = (2, 3, 4, 8)
 STORY_REQUESTS, STORY_TOKENS = 3, 8192
 START_WAIT_S = 60.0
+HTTP_LOADS = (("chat", "/v1/chat/completions", 8192), ("native", "/generate", 256))
+"""Native streams repeat all that they have sent: their cost grows with the square of the length."""
 FAST_SCALE, CALM_SCALE = 100_000.0, 50.0
 
 
@@ -131,12 +133,13 @@ def speed_over_http(tokens: int) -> dict[str, float]:
     """Return streamed tokens per second of the server's processor time, chat and native."""
     found = {}
     with server(FAST_SCALE) as (process, port):
-        for name, path in (("chat", "/v1/chat/completions"), ("native", "/generate")):
-            before = sum(process.cpu_times()[:2])
-            for number in range(max(1, tokens // 20_000)):
-                drain(port, path, body_of(path, f"{name} {number}", 20_000))
-            spent_s = sum(process.cpu_times()[:2]) - before
-            found[f"http_{name}_tok_per_s"] = max(1, tokens // 20_000) * 20_000 / spent_s
+        for name, path, length in HTTP_LOADS:
+            before_s = sum(process.cpu_times()[:2])
+            requests = max(1, tokens // length)
+            for number in range(requests):
+                drain(port, path, body_of(path, f"{name} {number}", length))
+            spent_s = sum(process.cpu_times()[:2]) - before_s
+            found[f"http_{name}_tok_per_s"] = requests * length / spent_s
     return found
 
 

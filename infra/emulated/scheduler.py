@@ -122,7 +122,10 @@ class Scheduler:
 
     def drop(self, job: Job) -> None:
         """Forget a request whose client has gone; nothing happens if it has ended."""
-        self._remove(job)
+        if job in self._running or job in self._waiting:
+            self._remove(job)
+            if self.watcher is not None:
+                self.watcher.ended(job, aborted=True)
 
     def flush(self) -> bool:
         """Empty the caches if nothing runs; tell whether that was so."""

@@ -7,7 +7,7 @@ is laid down in the order of insertion, so that the string whose last occurrence
 is the stalest, longer ones before shorter ones.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 NODE_LIMIT = 1_000_000
 """The emulator's own limit (about 70,000 tokens of text); a larger capacity counts as this."""
@@ -121,7 +121,7 @@ class NgramTrie:
         if closed > 0:
             self.stops += [end] * closed
         if self.nodes + self.depth * (new + 1) < self.capacity_nodes:
-            self._touch_tokens(tail[len(tail) - new :], start)
+            self._join(tail[len(tail) - new :], start)
         else:
             self.text += tail[len(tail) - new :]
             self._touch_starts(start, end, joined=True)
@@ -137,56 +137,70 @@ class NgramTrie:
         if writer.evictions != self.evictions and new < len(tail):
             roomy = False
         if roomy and not self._skipped:
-            self._touch_tokens(tail, start, known, shift)
+            self._retell(tail, start, known, shift)
         else:
             self.text += tail
             if not self._appends:
                 self.stops += [start + len(tail)] * len(tail)
             self._touch_starts(start, known, shift, joined=False)
 
-    def _touch_tokens(
-        self, tokens: Sequence[int], start: int, known: int = 0, shift: int = 0
-    ) -> None:
-        """Insert the windows from `start` on token by token, where no room has to be made.
-
-        What ends before `known` was in the writer's last tail, `shift` places earlier.
-        """
-        text, depth, counts = self.text, self.depth, self._counts
+    def _join(self, tokens: Sequence[int], start: int) -> None:
+        """Let the windows from `start` on grow by tokens, where no room has to be made."""
+        root, text = self.root, self.text
         place = self.base + len(text)
         path = self._path
         for token in tokens:
             text.append(token)
             longest = place - start + 1
-            grown = [self.root]
-            found = 0
-            for node in path if len(path) <= longest else path[:longest]:
-                found += 1
+            if len(path) > longest:
+                path = path[:longest]
+            grown = [root]
+            for node in path:
                 children = node.children
                 child = children.pop(token, None)
                 if child is None:
                     children[token] = place
-                    found -= 1
-                elif isinstance(child, int):
-                    if not counts and (found == depth or child + shift == place < known):
-                        children[token] = place
-                    else:
-                        child = self._split(child, found)
-                        child.last = place
-                        child.count += counts
-                        children[token] = child
-                        grown.append(child)
-                else:
-                    child.last = place
-                    if counts:
-                        child.count += 1
-                    children[token] = child
-                    grown.append(child)
-            if place >= known:
-                self.nodes += longest - found
-            if len(grown) > depth:
+                    continue
+                if isinstance(child, int):
+                    child = self._split(child, len(grown))
+                child.last = place
+                children[token] = child
+                grown.append(child)
+            self.nodes += longest + 1 - len(grown)
+            if len(grown) > self.depth:
                 grown.pop()
             path = grown
             place += 1
+        self._path = path
+
+    def _retell(self, tail: Sequence[int], start: int, known: int, shift: int) -> None:
+        """Insert a tail anew token by token, where no room has to be made.
+
+        What ends before `known` was in the writer's last tail, `shift` places earlier.
+        """
+        path = self._path
+        for place, token in enumerate(tail, start):
+            self.text.append(token)
+            grown = [self.root]
+            new = place - start + 1 if place >= known else 0
+            for length, node in enumerate(path, 1):
+                children = node.children
+                child = children.pop(token, None)
+                if child is None:
+                    children[token] = place
+                    continue
+                new -= 1
+                if isinstance(child, int):
+                    if not self._counts and child + shift == place < known:
+                        children[token] = place
+                        continue
+                    child = self._split(child, length)
+                child.last = place
+                child.count += 1
+                children[token] = child
+                grown.append(child)
+            self.nodes += max(0, new)
+            path = grown[: self.depth]
         self._path = path
 
     def _touch_starts(self, start: int, known: int, shift: int = 0, *, joined: bool) -> None:
@@ -254,33 +268,29 @@ class NgramTrie:
         return _node(place, {} if token is None else {token: place + 1})
 
     def follow(self, path: list[Node], tokens: Sequence[int]) -> list[Node]:
-        """Lead the nodes that spell a text's end, shortest first, on by further tokens."""
-        root = self.root
+        """Lead the nodes that spell a text's end, shortest first, on by further tokens.
+
+        Strings that it passes become nodes, which changes no order.
+        """
+        root, text, stops, base = self.root, self.text, self.stops, self.base
+        closed, last = len(stops), len(text) - 1
         for token in tokens:
-            child = root.children.get(token)
-            if child is None:
-                path = []
-                continue
-            if isinstance(child, int):
-                child = self._visit(root, token, child, 1)
-            grown = [child]
-            for node in path:
+            grown: list[Node] = []
+            for node in (root, *path):
                 child = node.children.get(token)
                 if child is None:
                     break
                 if isinstance(child, int):
-                    child = self._visit(node, token, child, len(grown) + 1)
+                    at = child - base
+                    start = at - len(grown)
+                    followed = at + 1 < stops[start] - base if start < closed else at < last
+                    after: dict[int, Child] = {text[at + 1]: child + 1} if followed else {}
+                    node.children[token] = child = _node(child, after)
+                    if at == last and len(grown) + 1 == len(self._path) < self.depth:
+                        self._path.append(child)
                 grown.append(child)
             path = grown
         return path
-
-    def _visit(self, parent: Node, token: int, place: int, length: int) -> Node:
-        """Make the node of a string that a match found, and leave it where it is in all orders."""
-        parent.children[token] = node = self._split(place, length)
-        ends_text = place + 1 == self.base + len(self.text)
-        if ends_text and length == len(self._path) < self.depth:
-            self._path.append(node)
-        return node
 
     def find(self, tokens: Sequence[int]) -> Child | None:
         """Look up a string."""
@@ -313,7 +323,9 @@ class NgramTrie:
         """Return all tokens that were inserted after a string that was visited once."""
         start = place - length + 1 - self.base
         text, stops = self.text, self.stops
-        return text[place + 1 - self.base : stops[start] - self.base if start < len(stops) else None]
+        return text[
+            place + 1 - self.base : stops[start] - self.base if start < len(stops) else None
+        ]
 
     def _evict(self, wanted: int, before: int) -> None:
         """Drop strings from the stalest on, whose windows start before a place."""
@@ -378,17 +390,3 @@ class NgramTrie:
         del self.text[:gone]
         del self.stops[:gone]
         self.base = self._oldest
-
-    def strings(self) -> Iterator[tuple[int, ...]]:
-        """List all strings that are there, in no order."""
-        waiting: list[tuple[tuple[int, ...], Child]] = [((), self.root)]
-        while waiting:
-            spelt, child = waiting.pop()
-            if spelt:
-                yield spelt
-            if isinstance(child, int):
-                token = self.next_after(child, len(spelt))
-                if token is not None:
-                    waiting.append(((*spelt, token), child + 1))
-            else:
-                waiting += [((*spelt, t), c) for t, c in child.children.items()]

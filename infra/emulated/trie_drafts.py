@@ -18,49 +18,43 @@ def trie_tree_by_recency(
     The same as `grow_by_recency`, written out: an emulated server spends most of its time here.
     """
     tree: Growing = [{}]
-    step = schedule.step
     for matched, anchor in anchors:
         if left <= 0:
             break
-        if not isinstance(anchor, int) and not anchor.children:
-            continue
-        queue = [(0, schedule.start(matched), anchor, matched)]
-        for entry in queue:
-            position, breadth, at, length = entry
-            if isinstance(at, int):
-                tokens = trie.tokens_after(at, length) if entry is queue[-1] else (
-                    trie.tokens_after(at, length)[:1]
-                )
-                for token in tokens:
-                    here = tree[position]
-                    position = here.get(token, 0)
-                    if not position:
-                        position = here[token] = len(tree)
-                        tree.append({})
-                        left -= 1
-                        if not left:
-                            return tree
-                    at += 1
-                    length += 1
-                if tokens and entry is not queue[-1]:
-                    queue.append((position, 0.0, at, length))
-                continue
-            here = tree[position]
-            children = at.children
-            places = int(breadth) if breadth > 1 else 1
-            for token in reversed(children):
-                after = here.get(token)
-                if after is None:
-                    after = here[token] = len(tree)
-                    tree.append({})
-                    left -= 1
-                    if not left:
-                        return tree
-                queue.append((after, breadth - step, children[token], length + 1))
-                places -= 1
-                if not places:
-                    break
+        if isinstance(anchor, int) or anchor.children:
+            left = _grow_below(
+                trie, (0, schedule.start(matched), anchor, matched), tree, left, schedule.step
+            )
     return tree
+
+
+def _grow_below(
+    trie: NgramTrie, anchor: tuple[int, float, Child, int], tree: Growing, left: int, step: float
+) -> int:
+    """Grow from one matched string; return how many drafts are left to find."""
+    queue = [anchor]
+    for position, breadth, at, length in queue:
+        here = tree[position]
+        if isinstance(at, int):
+            token = trie.next_after(at, length)
+            followers: Iterable[int] = () if token is None else (token,)
+        else:
+            followers = reversed(at.children)
+        places = int(breadth) if breadth > 1 else 1
+        for token in followers:
+            after = here.get(token)
+            if after is None:
+                after = here[token] = len(tree)
+                tree.append({})
+                left -= 1
+                if not left:
+                    return 0
+            follower = at + 1 if isinstance(at, int) else at.children[token]
+            queue.append((after, breadth - step, follower, length + 1))
+            places -= 1
+            if not places:
+                break
+    return left
 
 
 def trie_tree_by_likelihood(

@@ -51,12 +51,12 @@ _BREAK = tuple(tokenize("\n\n"))
 class ThinkWriter:
     """One train of thought, with habits of its own."""
 
-    restate_share = 0.183
+    restate_share = 0.128
     """How many of the sentences say again what was said, with one word changed."""
-    stock_share = 0.3
+    stock_share = 0.2
     """How many sentences open with a stock phrase."""
-    stock_phrases = 10
-    openers = 14
+    stock_phrases = 2
+    openers = 4
     paragraph_share = 0.2
     memory_sentences = 60
 

@@ -181,6 +181,20 @@ def test_without_drafts_there_are_no_corpora(peers: dict[str, Peer]) -> None:
     }
 
 
+def test_the_lines_that_operators_read_have_one_form(survey: Survey) -> None:
+    heads = ("Decode batch", "Prefill batch", "max_total_num_tokens=", "The server is fired up")
+    forms = [
+        {
+            re.sub(r"(cpu|cuda) graph: (True|False)|available_(cpu|gpu)_mem", "GRAPH", line)
+            for line in survey[name]["log"]
+            if line.startswith(heads)
+        }
+        for name in PEERS
+    ]
+    assert forms[0] == forms[1]
+    assert len(forms[0]) >= len(heads)
+
+
 def check_counters(meta: Json) -> None:
     """Check what the counters of one finished request owe each other."""
     completed, verifies = meta["completion_tokens"], meta["spec_verify_ct"]

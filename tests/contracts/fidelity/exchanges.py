@@ -59,12 +59,8 @@ def _chat(name: str, body: Json) -> list[Exchange]:
     return [
         Exchange(f"chat {name}", "POST", path, body, flushed=True),
         Exchange(
-            f"chat {name}, stream",
-            "POST",
-            path,
-            {**body, "stream": True},
-            stream=True,
-            flushed=True,
+            f"chat {name}, stream", "POST", path,
+            {**body, "stream": True}, stream=True, flushed=True,
         ),
     ]  # fmt: skip
 
