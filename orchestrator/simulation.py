@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from infra.clock import SimulatedClock
 from infra.emulated.in_process import InProcessHost, InProcessServer
-from infra.emulated.jobs import Emission, Job
-from infra.emulated.requests import Asked, read_chat, read_generate
+from infra.emulated.serving.jobs import Emission, Job
+from infra.emulated.serving.requests import Asked, read_chat, read_generate
+from infra.emulated.serving.validation import BadRequestError, read_body
 from infra.emulated.text import render_all
-from infra.emulated.validation import BadRequestError, read_body
 from infra.engines import ENGINES
 from infra.sglang.control import ControlError, lifetime_accept_length
 from orchestrator.job import StopOrder, TrialProgress

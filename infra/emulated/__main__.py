@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-from infra.emulated.launch import main
+from infra.emulated.life.launch import main
 
 if __name__ == "__main__":
     # The trie has a million nodes and no cycles: a full collection would stop the server.

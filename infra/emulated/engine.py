@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from infra.emulated.cost import StepCost, kv_room_tokens, step_cost
 from infra.emulated.drafter import RequestDrafter, make_drafter
 from infra.emulated.ngram import NgramDrafter
-from infra.emulated.prefix_cache import PrefixCache
+from infra.emulated.serving.prefix_cache import PrefixCache
 from infra.emulated.settings import Settings
 from infra.emulated.text import (
     BUILT_IN,

@@ -14,10 +14,10 @@ from typing import TypeVar
 from infra.clock import Clock
 from infra.emulated.arguments import overridden, parse, read_emulation
 from infra.emulated.engine import EmulatedEngine
-from infra.emulated.loading import Launch, StartTimes, plan_start
+from infra.emulated.life.loading import Launch, StartTimes, plan_start
 from infra.emulated.resolution import resolve
 from infra.emulated.rules import communicator_fault, load_fault, resolution_fault
-from infra.emulated.scheduler import Scheduler
+from infra.emulated.serving.scheduler import Scheduler
 from infra.emulated.settings import make_settings
 from infra.emulated.text_file import source_of
 from infra.emulated.versions import manners

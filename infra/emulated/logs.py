@@ -10,7 +10,7 @@ from typing import NoReturn
 from infra.emulated.settings import Settings
 from infra.emulated.versions import Manners, RateFormula
 
-SERVER = logging.getLogger("infra.emulated.server")
+SERVER = logging.getLogger("infra.emulated.serving.server")
 RANK = logging.getLogger("infra.emulated.rank")
 """What the first scheduler process writes."""
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from infra.emulated.arguments import EXIT_USAGE, EmulationError, read_emulation
-from infra.emulated.gpu_view import EmulatedGpuView
-from infra.emulated.host_folder import HostFolder
+from infra.emulated.life.gpu_view import EmulatedGpuView
+from infra.emulated.life.host_folder import HostFolder
 from infra.gpus import Gpu, GpuProcess, GpuView
 
 _MIB = 2**20

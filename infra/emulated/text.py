@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from infra.emulated.vocabulary import EOS_ID, PAD_ID, render, render_all, tokenize
-from infra.emulated.write_code import CodeWriter
-from infra.emulated.write_prose import ProseWriter
-from infra.emulated.write_think import ThinkWriter
+from infra.emulated.writing.code import CodeWriter
+from infra.emulated.writing.prose import ProseWriter
+from infra.emulated.writing.think import ThinkWriter
+from infra.emulated.writing.vocabulary import EOS_ID, PAD_ID, render, render_all, tokenize
 
 __all__ = [
     "BUILT_IN", "EOS_ID", "PAD_ID", "BuiltInSource", "Kind", "TargetStream", "TextSource",

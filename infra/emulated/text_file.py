@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from infra.emulated.text import BUILT_IN, EOS_ID, Kind, TextSource, draw_natural_tokens
-from infra.emulated.vocabulary import render, tokenize
+from infra.emulated.writing.vocabulary import render, tokenize
 
 SHORTEST_TOKENS = 1000
 

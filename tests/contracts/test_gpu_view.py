@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.emulated.gpu_view import EmulatedGpuView
-from infra.emulated.host_folder import Holding, HostFolder, process_started_ticks
+from infra.emulated.life.gpu_view import EmulatedGpuView
+from infra.emulated.life.host_folder import Holding, HostFolder, process_started_ticks
 from infra.emulated.truth import GpuModel
 from infra.gpus import GpuView, NvmlView
 from tests.fakes.driver import FakeDriver

@@ -12,10 +12,10 @@ from infra.clock import SimulatedClock
 from infra.emulated.engine import EmulatedEngine
 from infra.emulated.resolution import effective_environment, resolve
 from infra.emulated.scenario_file import ScenarioSource
-from infra.emulated.scheduler import Scheduler
-from infra.emulated.server import EmulatedServer
+from infra.emulated.serving.scheduler import Scheduler
+from infra.emulated.serving.server import EmulatedServer
+from infra.emulated.serving.state import ServerFacts
 from infra.emulated.settings import make_settings
-from infra.emulated.state import ServerFacts
 from infra.emulated.truth import TRUTHS
 from infra.emulated.versions import manners
 from sweeps.values import Value

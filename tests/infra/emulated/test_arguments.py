@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from infra.emulated.arguments import EmulationError, parse, read_emulation
-from infra.emulated.loading import plan_start
+from infra.emulated.life.loading import plan_start
 from infra.emulated.resolution import effective_environment, resolve
 from infra.emulated.rules import communicator_fault, load_fault, resolution_fault
 from infra.emulated.settings import make_settings

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.emulated.ranks import DETACHED_TITLE, Ranks, Tree
+from infra.emulated.life.ranks import DETACHED_TITLE, Ranks, Tree
 from tests.infra.emulated.serving import LIMIT_S, Served, serve
 
 pytestmark = pytest.mark.slow
@@ -167,7 +167,7 @@ def test_what_dies_while_loading() -> None:
 
 def test_a_root_that_dies_before_its_children_have_started_leaves_orphans() -> None:
     code = (
-        "import time; from infra.emulated.ranks import Ranks, Tree;"
+        "import time; from infra.emulated.life.ranks import Ranks, Tree;"
         "ranks = Ranks(Tree(2, start_s=60)); print(1, flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", code]

@@ -14,10 +14,10 @@ import pytest
 
 from infra.emulated import smi
 from infra.emulated.arguments import Emulation
-from infra.emulated.gpu_view import EmulatedGpuView
-from infra.emulated.host_folder import GpuMemory, Holding, HostFolder, process_started_ticks
-from infra.emulated.launch import gpu_indices
-from infra.emulated.loading import (
+from infra.emulated.life.gpu_view import EmulatedGpuView
+from infra.emulated.life.host_folder import GpuMemory, Holding, HostFolder, process_started_ticks
+from infra.emulated.life.launch import gpu_indices
+from infra.emulated.life.loading import (
     Caches,
     Launch,
     StartTimes,
@@ -25,7 +25,7 @@ from infra.emulated.loading import (
     read_caches,
     runs_out,
 )
-from infra.emulated.phase_lines import Graphs, PhaseLines
+from infra.emulated.life.phase_lines import Graphs, PhaseLines
 from infra.emulated.scenario import OomMoment, OutOfMemory, PageCache, StartPhase, StartWorld
 from infra.emulated.settings import make_settings
 from infra.emulated.truth import TRUTHS

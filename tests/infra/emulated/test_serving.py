@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.emulated.prefix_cache import PrefixCache
 from infra.emulated.scenario import Answer
+from infra.emulated.serving.prefix_cache import PrefixCache
 from infra.emulated.text import EOS_ID
 from sweeps.values import Value
 from tests.infra.emulated.asgi import NGRAM, Inside, inside

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from infra.emulated.engine import Generation
-from infra.emulated.jobs import Emission, Job
+from infra.emulated.serving.jobs import Emission, Job
 from infra.emulated.text import render_all
 from infra.emulated.versions import Figure, Manners, MetaField, StreamForm
 

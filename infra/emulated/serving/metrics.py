@@ -15,9 +15,9 @@ from prometheus_client import (
     generate_latest,
 )
 
-from infra.emulated.jobs import Job
 from infra.emulated.logs import DecodeWindow, accept_rate
-from infra.emulated.scheduler import Scheduler
+from infra.emulated.serving.jobs import Job
+from infra.emulated.serving.scheduler import Scheduler
 from infra.emulated.versions import Manners
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -15,12 +15,12 @@ from typing import NoReturn
 import uvicorn
 
 from infra.clock import Clock
-from infra.emulated.host_folder import HostFolder
-from infra.emulated.loading import LOSS_NOTICED_SINCE, Launch, StartTimes, end
+from infra.emulated.life.host_folder import HostFolder
+from infra.emulated.life.loading import LOSS_NOTICED_SINCE, Launch, StartTimes, end
+from infra.emulated.life.ranks import Loss, Ranks
 from infra.emulated.logs import RANK, SERVER, die
-from infra.emulated.ranks import Loss, Ranks
 from infra.emulated.scenario import StartPhase
-from infra.emulated.server import EmulatedServer
+from infra.emulated.serving.server import EmulatedServer
 
 RELEASES_GPU_SINCE = "0.5.14"
 """Older versions kill their schedulers instead of asking them to end."""

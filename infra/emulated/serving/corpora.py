@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from infra.emulated.engine import EmulatedEngine
-from infra.emulated.replies import Json
+from infra.emulated.serving.replies import Json
 from infra.emulated.text import tokenize
 
 _FIELDS = ("corpus_id", "file_path", "documents")

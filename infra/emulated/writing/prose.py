@@ -2,9 +2,9 @@
 
 import random
 
-from infra.emulated.frames import Frame, Memory, Turns, Words, fill, flat, frame
-from infra.emulated.vocabulary import tokenize
-from infra.emulated.words import ADJECTIVES, NOUNS, NUMBERS, THIRD_VERBS, VERBS
+from infra.emulated.writing.frames import Frame, Memory, Turns, Words, fill, flat, frame
+from infra.emulated.writing.vocabulary import tokenize
+from infra.emulated.writing.words import ADJECTIVES, NOUNS, NUMBERS, THIRD_VERBS, VERBS
 
 _HEADINGS = (
     "## {a} {n} {n}\n\n",

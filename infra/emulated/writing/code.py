@@ -3,9 +3,9 @@
 import random
 from collections.abc import Sequence
 
-from infra.emulated.frames import Frame, Memory, Turns, Words, fill, flat, frame
-from infra.emulated.vocabulary import tokenize
-from infra.emulated.words import ADJECTIVE_TEXTS, NOUN_TEXTS, NUMBERS, THIRD_VERBS, VERBS
+from infra.emulated.writing.frames import Frame, Memory, Turns, Words, fill, flat, frame
+from infra.emulated.writing.vocabulary import tokenize
+from infra.emulated.writing.words import ADJECTIVE_TEXTS, NOUN_TEXTS, NUMBERS, THIRD_VERBS, VERBS
 
 _HEADS = (
     "def {new}({l}):",

@@ -2,9 +2,9 @@
 
 import random
 
-from infra.emulated.frames import Memory, Turns, Words, flat, frame
-from infra.emulated.vocabulary import tokenize
-from infra.emulated.words import ANY_NUMBERS, SHORT_ADJECTIVES, SHORT_NOUNS, SHORT_VERBS
+from infra.emulated.writing.frames import Memory, Turns, Words, flat, frame
+from infra.emulated.writing.vocabulary import tokenize
+from infra.emulated.writing.words import ANY_NUMBERS, SHORT_ADJECTIVES, SHORT_NOUNS, SHORT_VERBS
 
 _STOCK = Words.of(
     (

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from infra.clock import Clock
-from infra.emulated.corpora import Corpora
-from infra.emulated.replies import Style
 from infra.emulated.scenario_file import ScenarioSource
-from infra.emulated.scheduler import Scheduler
+from infra.emulated.serving.corpora import Corpora
+from infra.emulated.serving.replies import Style
+from infra.emulated.serving.scheduler import Scheduler
 from infra.emulated.versions import Manners, manners
 from sweeps.values import Value
 

@@ -2,7 +2,7 @@
 
 import random
 
-from infra.emulated.frames import Words
+from infra.emulated.writing.frames import Words
 
 _NOUNS = """
 account action address advance agent agreement amount anchor angle answer archive area argument

@@ -16,16 +16,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from infra.clock import Clock
-from infra.emulated.access import Gate, Keys
-from infra.emulated.control_routes import ControlRoutes
-from infra.emulated.corpora import CorpusError
-from infra.emulated.generation_routes import GenerationRoutes, last_of
-from infra.emulated.health import HealthRoutes
 from infra.emulated.logs import RANK, SERVER, die
-from infra.emulated.openai_replies import openai_error
-from infra.emulated.scheduler import Scheduler
-from infra.emulated.state import ServerFacts, ServerState, make_state
-from infra.emulated.validation import UnreadableBodyError
+from infra.emulated.serving.access import Gate, Keys
+from infra.emulated.serving.control_routes import ControlRoutes
+from infra.emulated.serving.corpora import CorpusError
+from infra.emulated.serving.generation_routes import GenerationRoutes, last_of
+from infra.emulated.serving.health import HealthRoutes
+from infra.emulated.serving.openai_replies import openai_error
+from infra.emulated.serving.scheduler import Scheduler
+from infra.emulated.serving.state import ServerFacts, ServerState, make_state
+from infra.emulated.serving.validation import UnreadableBodyError
 
 READY_LINE = "The server is fired up and ready to roll!"
 _WARM_UP_PROMPT = "The capital city of France is"
@@ -138,7 +138,7 @@ def _routes(state: ServerState) -> list[tuple[str, str, Endpoint]]:
 
 def _metrics_route(state: ServerState) -> Endpoint:
     """Start to collect metrics; only a server that exports them pays for the import."""
-    from infra.emulated.metrics import CONTENT_TYPE, Metrics
+    from infra.emulated.serving.metrics import CONTENT_TYPE, Metrics
 
     graphs = state.facts.start_times_s.get("cuda_graph")
     graph_s = dict(graphs) if isinstance(graphs, dict) else {}

@@ -9,9 +9,9 @@ from typing import Protocol
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from infra.emulated.jobs import Emission, Job
-from infra.emulated.replies import DONE
 from infra.emulated.scenario import StreamWorld
+from infra.emulated.serving.jobs import Emission, Job
+from infra.emulated.serving.replies import DONE
 
 FAILURE = "Internal error: the request failed while it was decoded."
 _NEVER_S = 3600.0

@@ -6,7 +6,7 @@ Sources: SGLang 0.5.23, srt/managers/schedule_policy.py and schedule_batch.py (`
 from collections import deque
 from collections.abc import Sequence
 
-from infra.emulated.jobs import Job
+from infra.emulated.serving.jobs import Job
 from infra.emulated.settings import Settings
 
 _PREFILL_TOKENS = 16384

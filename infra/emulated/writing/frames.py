@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 
-from infra.emulated.vocabulary import tokenize
+from infra.emulated.writing.vocabulary import tokenize
 
 Pieces = tuple[int, ...]
 Frame = list[list[Pieces]]

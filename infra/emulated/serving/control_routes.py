@@ -8,13 +8,18 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from infra.emulated import replies
-from infra.emulated.corpora import CorpusError
 from infra.emulated.logs import RANK, SERVER
-from infra.emulated.replies import Json
 from infra.emulated.resolution import whole
-from infra.emulated.state import ServerState
-from infra.emulated.validation import UnreadableBodyError, read_body, validation, wrong_message
+from infra.emulated.serving import replies
+from infra.emulated.serving.corpora import CorpusError
+from infra.emulated.serving.replies import Json
+from infra.emulated.serving.state import ServerState
+from infra.emulated.serving.validation import (
+    UnreadableBodyError,
+    read_body,
+    validation,
+    wrong_message,
+)
 
 _GRAPH_PHASES = (
     "prefill", "decode", "target_verify", "draft_prefill", "draft_decode", "draft_extend",

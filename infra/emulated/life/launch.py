@@ -19,18 +19,18 @@ from infra.emulated.arguments import (
     read_emulation,
 )
 from infra.emulated.engine import EmulatedEngine
-from infra.emulated.host_folder import GpuMemory, HostFolder
-from infra.emulated.loading import Launch, Loader, StartTimes, hang, plan_start, read_caches
+from infra.emulated.life.host_folder import GpuMemory, HostFolder
+from infra.emulated.life.loading import Launch, Loader, StartTimes, hang, plan_start, read_caches
+from infra.emulated.life.phase_lines import GIB
+from infra.emulated.life.ranks import Ranks, Tree
+from infra.emulated.life.supervision import Supervisor, catch_sigquit_while_loading
 from infra.emulated.logs import SERVER, configure, log_config
-from infra.emulated.phase_lines import GIB
-from infra.emulated.ranks import Ranks, Tree
 from infra.emulated.resolution import effective_environment, resolve
 from infra.emulated.rules import resolution_fault
-from infra.emulated.scheduler import Scheduler
-from infra.emulated.server import EmulatedServer
+from infra.emulated.serving.scheduler import Scheduler
+from infra.emulated.serving.server import EmulatedServer
+from infra.emulated.serving.state import ServerFacts
 from infra.emulated.settings import make_settings
-from infra.emulated.state import ServerFacts
-from infra.emulated.supervision import Supervisor, catch_sigquit_while_loading
 from infra.emulated.text import BUILT_IN, TextSource
 from infra.emulated.text_file import TextFileError, source_of
 from infra.emulated.versions import manners

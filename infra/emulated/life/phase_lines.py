@@ -7,7 +7,7 @@ srt/mem_cache/memory_pool.py and, in srt/model_executor, model_runner.py and run
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.emulated.host_folder import Holding
+from infra.emulated.life.host_folder import Holding
 from infra.sglang.flags import version_key
 
 GIB = 2**30

@@ -12,10 +12,10 @@ from typing import NoReturn
 from infra.clock import Clock
 from infra.emulated.arguments import Emulation
 from infra.emulated.cost import kv_room_tokens
-from infra.emulated.host_folder import GpuMemory, HostFolder
+from infra.emulated.life.host_folder import GpuMemory, HostFolder
+from infra.emulated.life.phase_lines import GIB, Graphs, PhaseLines, cuda_out_of_memory
+from infra.emulated.life.ranks import Ranks
 from infra.emulated.logs import RANK, SERVER, die
-from infra.emulated.phase_lines import GIB, Graphs, PhaseLines, cuda_out_of_memory
-from infra.emulated.ranks import Ranks
 from infra.emulated.rules import communicator_fault, load_fault
 from infra.emulated.scenario import (
     OomMoment,

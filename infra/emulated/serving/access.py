@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from infra.emulated.scenario import Answer
 from infra.emulated.scenario_file import ScenarioSource
-from infra.emulated.streaming import disconnected
+from infra.emulated.serving.streaming import disconnected
 
 _OPEN_TO_ALL = ("/health", "/ready", "/metrics")
 ADMIN_ROUTES = (

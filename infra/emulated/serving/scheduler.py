@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from infra.clock import Clock
-from infra.emulated.admission import Admission
 from infra.emulated.engine import EmulatedEngine, Generation, Step
-from infra.emulated.jobs import Emission, Job, Totals, Watcher, Window
 from infra.emulated.logs import RANK, Pressure, decode_line, die, prefill_line, retract_line
 from infra.emulated.scenario import HEALTHY, OomMoment, OutOfMemory, Scenario
 from infra.emulated.scenario_file import ScenarioSource
+from infra.emulated.serving.admission import Admission
+from infra.emulated.serving.jobs import Emission, Job, Totals, Watcher, Window
 from infra.emulated.versions import Manners, manners
 from infra.sglang.flags import NEWEST
 

@@ -8,8 +8,9 @@ from http import HTTPStatus
 import orjson
 
 from infra.emulated.engine import Generation
-from infra.emulated.jobs import Emission, Job
-from infra.emulated.replies import (
+from infra.emulated.scenario import Usage
+from infra.emulated.serving.jobs import Emission, Job
+from infra.emulated.serving.replies import (
     DONE,
     Json,
     Style,
@@ -20,7 +21,6 @@ from infra.emulated.replies import (
     visible_text,
     weight_versions,
 )
-from infra.emulated.scenario import Usage
 from infra.emulated.text import render_all
 from infra.emulated.versions import Figure
 

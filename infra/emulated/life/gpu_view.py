@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from infra.emulated.host_folder import HostFolder
+from infra.emulated.life.host_folder import HostFolder
 from infra.emulated.truth import GpuModel
 from infra.gpus import Gpu, GpuProcess
 

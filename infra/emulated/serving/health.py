@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from infra.emulated.logs import SERVER
-from infra.emulated.state import ServerState
+from infra.emulated.serving.state import ServerState
 
 _LOOK_S = 1.0
 """Host seconds between the looks whether a probe came back."""

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from infra.emulated.engine import EmulatedEngine, Generation
-from infra.emulated.openai_replies import Wishes
 from infra.emulated.scenario import StreamWorld
-from infra.emulated.text import EOS_ID, render
-from infra.emulated.validation import (
+from infra.emulated.serving.openai_replies import Wishes
+from infra.emulated.serving.validation import (
     BadRequestError,
     check_chat,
     check_native,
@@ -20,6 +19,7 @@ from infra.emulated.validation import (
     temperature_of,
     unreadable,
 )
+from infra.emulated.text import EOS_ID, render
 
 _DEFAULT_NEW_TOKENS = 128
 _DEFAULT_COMPLETION_TOKENS = 16

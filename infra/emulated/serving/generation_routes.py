@@ -9,19 +9,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from infra.emulated import openai_replies as openai
-from infra.emulated import replies
-from infra.emulated.jobs import Emission, Job
-from infra.emulated.requests import (
+from infra.emulated.scenario import StreamWorld
+from infra.emulated.serving import openai_replies as openai
+from infra.emulated.serving import replies
+from infra.emulated.serving.jobs import Emission, Job
+from infra.emulated.serving.requests import (
     Batch,
     read_batch,
     read_chat_batch,
     read_completion,
     read_wishes,
 )
-from infra.emulated.scenario import StreamWorld
-from infra.emulated.state import ServerState
-from infra.emulated.streaming import (
+from infra.emulated.serving.state import ServerState
+from infra.emulated.serving.streaming import (
     FAILURE,
     EventStream,
     Flow,
@@ -31,7 +31,7 @@ from infra.emulated.streaming import (
     disconnected,
     only,
 )
-from infra.emulated.validation import BadRequestError, BadSamplingError, read_body
+from infra.emulated.serving.validation import BadRequestError, BadSamplingError, read_body
 from infra.emulated.versions import StreamForm
 
 _HEALTHY_STREAM = StreamWorld()
