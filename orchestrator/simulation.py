@@ -15,6 +15,7 @@ from infra.emulated.text import render_all
 from infra.engines import ENGINES
 from infra.sglang.control import ControlError, lifetime_accept_length
 from orchestrator.job import StopOrder, TrialProgress
+from orchestrator.load.client import PROBE
 from orchestrator.load.dialects import DIALECTS, Tally
 from orchestrator.load.progress import ProgressMeter
 from orchestrator.load.seam import BLOCK_S, ClientHealth, PassProgress, Sampling
@@ -23,6 +24,7 @@ from orchestrator.trial import run_trial
 from orchestrator.trial_seam import Tools
 from sweeps.blocks import Curve
 from sweeps.hosts import EngineName
+from sweeps.prompts import Prompt
 from sweeps.records import EndReason, PassRecord, RequestRecord
 
 _READERS = {"chat": read_chat, "generate": read_generate}
@@ -123,7 +125,7 @@ class SimulatedClient:
     def run_pass(  # noqa: PLR0913 - each is a term of the load
         self,
         url: str,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         sampling: Sampling,
         *,
         concurrency: int,
@@ -150,7 +152,7 @@ class SimulatedClient:
         """Tell whether the server generates a token in time."""
         record = self.run_pass(
             url,
-            ["Hello"],
+            [PROBE],
             Sampling(max_tokens=_PROBE_TOKENS, ignore_eos=True),
             concurrency=1,
             dialect=dialect,
@@ -164,10 +166,10 @@ class SimulatedClient:
 
 def _asker(
     server: InProcessServer, dialect: str, sampling: Sampling
-) -> Callable[[str], Asked | str]:
+) -> Callable[[Prompt], Asked | str]:
     """Make what turns a prompt into a request by way of the body that HTTP would carry."""
 
-    def ask(prompt: str) -> Asked | str:
+    def ask(prompt: Prompt) -> Asked | str:
         body = read_body(DIALECTS[dialect].body(prompt, sampling))
         try:
             return _READERS[dialect](body, server.engine)

@@ -20,6 +20,7 @@ from orchestrator.trial_seam import Tools, Watch
 from sweeps.intervals import mean_half_width
 from sweeps.launch import LaunchPlan
 from sweeps.metrics import measure_all
+from sweeps.prompts import Prompt
 from sweeps.records import EndReason, Measurement, PassRecord, RequestRecord
 from sweeps.results import Estimate, Outcome, Phase, TrialResult
 from sweeps.values import Value
@@ -195,7 +196,7 @@ class _TrialRun:
             raise TrialEndError(Outcome.FAILED, f"the caches were not emptied: {error}") from error
 
     def _pass(
-        self, phase: Phase, plan: LaunchPlan, process: Process, prompts: Sequence[str],
+        self, phase: Phase, plan: LaunchPlan, process: Process, prompts: Sequence[Prompt],
         max_tokens: int | None = None,
     ) -> PassRecord:  # fmt: skip
         self._enter(phase)

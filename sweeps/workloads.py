@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass
 
 from sweeps.problems import Problem, nearest
+from sweeps.prompts import Prompt, prompts_of
 from sweeps.values import digest
 
 _TOPICS = (
@@ -69,15 +70,15 @@ class Workload:
         """Return the hash of what is asked: equal keys are comparable."""
         return digest(self.as_data())
 
-    def warm_up(self) -> list[str]:
+    def warm_up(self) -> list[Prompt]:
         """Return the prompts that only warm the server up."""
         return self._ordered()[:2]
 
-    def cold(self) -> list[str]:
+    def cold(self) -> list[Prompt]:
         """Return the prompts of the cold pass, right after a flush."""
         return self._ordered()[2 : 2 + self.cold_prompts]
 
-    def measured(self) -> list[str]:
+    def measured(self) -> list[Prompt]:
         """Return the prompts of the measured pass."""
         start = 2 + self.cold_prompts
         return self._ordered()[start : start + self.measured_prompts]
@@ -116,11 +117,11 @@ class Workload:
             found.append(Problem("workload.dialect", self.dialect, "no such API", mend))
         return found
 
-    def _ordered(self) -> list[str]:
+    def _ordered(self) -> list[Prompt]:
         made = [
             template.format(topic=topic)
             for template in PROMPT_SETS[self.prompts]
             for topic in _TOPICS
         ]
         random.Random(self.seed).shuffle(made)
-        return made
+        return prompts_of(made)

@@ -13,10 +13,13 @@ from orchestrator.load.health import HealthMeter
 from orchestrator.load.http_stream import Target
 from orchestrator.load.progress import ProgressMeter
 from orchestrator.load.seam import ClientHealth, PassProgress, Sampling
+from sweeps.prompts import Prompt
 from sweeps.records import EndReason, PassRecord
 
 _PROGRESS_WALL_S = 0.25
 _PROBE_TOKENS = 4
+PROBE = Prompt.of("Hello")
+"""What is asked to see that a server generates."""
 
 
 class StreamingClient:
@@ -37,7 +40,7 @@ class StreamingClient:
     def run_pass(  # noqa: PLR0913 - each is a term of the load
         self,
         url: str,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         sampling: Sampling,
         *,
         concurrency: int,
@@ -63,7 +66,7 @@ class StreamingClient:
         """Tell whether the server generates a token in time."""
         sampling = Sampling(max_tokens=_PROBE_TOKENS, ignore_eos=True)
         order = _Order.of(url, dialect, sampling, deadline_s)
-        running = _Pass(order, ["Hello"], 1, self._clock)
+        running = _Pass(order, [PROBE], 1, self._clock)
         with asyncio.Runner(loop_factory=self._new_loop) as runner:
             record = runner.run(
                 running.run(deadline_s, HealthMeter(self._clock), lambda _: None, lambda: False)
@@ -92,7 +95,7 @@ class _Pass:
     """One pass: workers that take prompts in order, and a watcher that may end them all."""
 
     def __init__(
-        self, order: _Order, prompts: Sequence[str], concurrency: int, clock: Clock
+        self, order: _Order, prompts: Sequence[Prompt], concurrency: int, clock: Clock
     ) -> None:
         self.event_reads = 0
         self.several_event_reads = 0

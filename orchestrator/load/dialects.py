@@ -8,6 +8,7 @@ from io import StringIO
 import orjson
 
 from orchestrator.load.seam import Sampling
+from sweeps.prompts import Prompt
 
 _DONE = b"[DONE]"
 _SHOWN_BYTES = 200
@@ -78,15 +79,15 @@ class Dialect:
     """One API: its path, its request body, and how an event of its stream changes the tally."""
 
     path: str
-    body: Callable[[str, Sampling], bytes]
+    body: Callable[[Prompt, Sampling], bytes]
     read: Callable[[bytes, Tally], None]
 
 
-def _chat_body(prompt: str, sampling: Sampling) -> bytes:
+def _chat_body(prompt: Prompt, sampling: Sampling) -> bytes:
     return orjson.dumps(
         {
             "model": "default",
-            "messages": [{"role": "user", "content": prompt}],
+            "messages": [{"role": m.role, "content": m.content} for m in prompt.messages],
             "stream": True,
             "stream_options": {"include_usage": True, "continuous_usage_stats": True},
             "return_spec_tokens_details": True,
@@ -98,7 +99,7 @@ def _chat_body(prompt: str, sampling: Sampling) -> bytes:
     )
 
 
-def _generate_body(prompt: str, sampling: Sampling) -> bytes:
+def _generate_body(prompt: Prompt, sampling: Sampling) -> bytes:
     params: dict[str, float | int | bool] = {
         "temperature": sampling.temperature,
         "max_new_tokens": sampling.max_tokens,
@@ -106,7 +107,7 @@ def _generate_body(prompt: str, sampling: Sampling) -> bytes:
     }
     if sampling.temperature > 0:  # greedy needs none, and old versions refuse the name
         params["sampling_seed"] = sampling.seed
-    return orjson.dumps({"text": prompt, "stream": True, "sampling_params": params})
+    return orjson.dumps({"text": prompt.text, "stream": True, "sampling_params": params})
 
 
 def _read_chat(event: bytes, tally: Tally) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sweeps.prompts import Prompt
 from sweeps.records import PassRecord
 
 BLOCK_S = 5.0
@@ -63,7 +64,7 @@ class LoadClient(Protocol):
     def run_pass(  # noqa: PLR0913 - each is a term of the load
         self,
         url: str,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         sampling: Sampling,
         *,
         concurrency: int,

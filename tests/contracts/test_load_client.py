@@ -14,6 +14,7 @@ from orchestrator.load.dialects import DIALECTS
 from orchestrator.load.seam import BLOCK_S, LoadClient, PassProgress, Sampling
 from sweeps.blocks import block_rates, curves_of, streaming_windows
 from sweeps.intervals import decode_rate
+from sweeps.prompts import prompts_of
 from sweeps.records import EndReason, PassRecord
 from tests.fakes.stream_server import Fault, Script, StreamServer, stream_server
 
@@ -58,7 +59,7 @@ def run(  # noqa: PLR0913 - the terms of a pass
 ) -> PassRecord:
     return client.run_pass(
         server if isinstance(server, str) else server.url,
-        [f"prompt {i}" for i in range(prompts)],
+        prompts_of(f"prompt {i}" for i in range(prompts)),
         SAMPLING,
         concurrency=concurrency,
         dialect=dialect,

@@ -94,7 +94,7 @@ def _accept(speculation: tuple[tuple[str, Value], ...]) -> float:
     engine = EmulatedEngine(settings, TRUTHS["M"])
     tokens = steps = 0
     for prompt in _joint().workload.measured():
-        done = list(engine.steps(prompt, _joint().workload.max_tokens))[1:]
+        done = list(engine.steps(prompt.text, _joint().workload.max_tokens))[1:]
         steps += len(done)
         tokens += sum(len(step.tokens) for step in done)
     return tokens / steps

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from orchestrator.load.dialects import DIALECTS, Tally, take_events
 from orchestrator.load.http_stream import EventSplitter, ResponseParser
 from orchestrator.load.seam import Sampling
+from sweeps.prompts import Prompt
 
 STREAMS = Path(__file__).parents[2] / "data" / "streams"
 
@@ -191,7 +192,7 @@ def test_bodies_carry_the_prompt_and_the_sampling(api: str) -> None:
 
 
 def test_chat_asks_for_running_counts_and_speculation() -> None:
-    body = json.loads(DIALECTS["chat"].body("x", Sampling(max_tokens=1)))
+    body = json.loads(DIALECTS["chat"].body(Prompt.of("x"), Sampling(max_tokens=1)))
     assert body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
     assert body["return_spec_tokens_details"] is True
     assert body["temperature"] == 0
