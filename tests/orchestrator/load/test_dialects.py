@@ -182,7 +182,7 @@ def test_a_length_that_was_not_counted_is_a_fault() -> None:
 @pytest.mark.parametrize("api", DIALECTS)
 def test_bodies_carry_the_prompt_and_the_sampling(api: str) -> None:
     sampling = Sampling(max_tokens=5, temperature=0.5, seed=9, ignore_eos=True)
-    body = json.loads(DIALECTS[api].body('say "é"\n', sampling))
+    body = json.loads(DIALECTS[api].body(Prompt.of('say "é"\n'), sampling))
     params = body.get("sampling_params", body)
     assert body["stream"] is True
     assert (params["temperature"], params["ignore_eos"]) == (0.5, True)
