@@ -7,6 +7,8 @@ MINOR := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])
 LOCK := requirements/py$(MINOR).txt
 STATE ?= .sweeps
 SGLANG := .sglang-cpu
+# A module's tests share servers, so that they stay together.
+SPREAD := -n auto --dist loadfile
 
 .PHONY: setup sweep sweep-real test check bench lock clean
 .DEFAULT_GOAL := check
@@ -33,14 +35,14 @@ sweep-real: setup
 
 test: check
 	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model
-	$(BIN)/python -m pytest -m slow --durations=15
+	$(BIN)/python -m pytest -m slow $(SPREAD) --durations=15
 
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" $(SPREAD)
 
 bench: setup
 	for program in bench/*.py; do $(BIN)/python $$program || exit 1; done

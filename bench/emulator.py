@@ -45,7 +45,10 @@ WEAKER_DRAFTER: Given = {
 WIDTHS = (2, 3, 4, 8)
 STORY_REQUESTS, STORY_TOKENS = 3, 8192
 START_WAIT_S = 60.0
-HTTP_LOADS = (("chat", "/v1/chat/completions", 8192), ("native", "/generate", 256))
+CHAT = "/v1/chat/completions"
+TEMPLATE = "<|im_user|>{}<|im_end|><|im_assistant|>"
+"""What the emulated chat route makes of a prompt."""
+HTTP_LOADS = (("chat", CHAT, 8192), ("native", "/generate", 256))
 """Native streams repeat all that they have sent: their cost grows with the square of the length."""
 FAST_SCALE, CALM_SCALE = 100_000.0, 50.0
 
@@ -152,9 +155,9 @@ def pace_over_http(repeats: int) -> dict[str, float]:
     with server(CALM_SCALE) as (_, port):
         for number in range(repeats):
             prompt = f"pace {number}"
-            times_s = drain(port, "/generate", body_of("/generate", prompt, tokens))
+            times_s = drain(port, CHAT, body_of(CHAT, prompt, tokens))[1:]  # the first says who
             due_s = [0.0]
-            for step in truth.steps(prompt, tokens):
+            for step in truth.steps(TEMPLATE.format(prompt), tokens):
                 due_s.append(due_s[-1] + step.duration_s)
             due_s = due_s[1:]
             took_s = (times_s[tokens - 1] - times_s[half - 1]) * CALM_SCALE

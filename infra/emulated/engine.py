@@ -7,10 +7,11 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from infra.emulated.cost import StepCost, kv_room_tokens, step_cost
-from infra.emulated.drafter import RequestDrafter, make_drafter
-from infra.emulated.ngram import NgramDrafter
+from infra.emulated.drafting.drafter import RequestDrafter, make_drafter
+from infra.emulated.drafting.ngram import NgramDrafter
 from infra.emulated.serving.prefix_cache import PrefixCache
 from infra.emulated.settings import Settings
 from infra.emulated.text import (
@@ -31,9 +32,11 @@ _MISVERIFIED_STEPS = 16
 _MISVERIFIED_OFFSET = 7
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What one step did for one request. `verifies` is 0 for the prefill and for plain decode."""
+class Step(NamedTuple):
+    """What one step did for one request. `verifies` is 0 for the prefill and for plain decode.
+
+    A tuple: half a million of them are made in a sweep.
+    """
 
     duration_s: float
     """Host seconds of the whole batch's step."""
@@ -144,9 +147,17 @@ class EmulatedEngine:
     def decode(self, requests: Sequence[Generation]) -> list[Step]:
         """Let all running requests do one step together."""
         duration_s = self._noise.perturb(self.cycle_s(requests))
-        steps = [self._advance(request, duration_s) for request in requests]
+        if not self.settings.speculates:
+            steps = [self._write(request, duration_s) for request in requests]
+        else:
+            # All draft before the first commits: they share what the drafter has learnt.
+            matches = [self._draft(request) for request in requests]
+            steps = [
+                self._verify(request, matched, duration_s)
+                for request, matched in zip(requests, matches, strict=True)
+            ]
         for request in requests:
-            if request.finished:
+            if len(request.output) >= request.limit_tokens:
                 self._keep(request)
         return steps
 
@@ -158,7 +169,10 @@ class EmulatedEngine:
             tokens = self.settings.draft_tokens
             cost = step_cost(self.truth, self.settings, batch=batch, tokens=tokens)
             self._costs[batch] = cost
-        return cost.duration_s(sum(request.context_tokens for request in requests))
+        context_tokens = 0
+        for request in requests:
+            context_tokens += len(request.prompt) + len(request.output)
+        return cost.duration_s(context_tokens)
 
     def steps(self, prompt: str | Sequence[int], limit_tokens: int) -> Iterator[Step]:
         """Run one request alone, from its prefill to its end."""
@@ -208,31 +222,34 @@ class EmulatedEngine:
             self._keep(request)
         return Step(duration_s, tuple(tokens))
 
-    def _advance(self, request: Generation, duration_s: float) -> Step:
-        done = len(request.output)
-        if not self.settings.speculates:
-            tokens = request.stream.window(done, 1)
-            request.output += tokens
-            return Step(duration_s, tuple(tokens))
+    def _write(self, request: Generation, duration_s: float) -> Step:
+        tokens = request.stream.window(len(request.output), 1)
+        request.output += tokens
+        return Step(duration_s, tuple(tokens))
+
+    def _draft(self, request: Generation) -> int:
+        """Return how many drafts the target confirms."""
         drafter = request.drafter or self._attach_drafter(request)
         if self.misverifies:
-            return self._misverify(request, drafter, duration_s)
-        upcoming = request.stream.window(done, self.settings.draft_tokens)
-        matched = drafter.correct_drafts(upcoming[:-1])
-        tokens = upcoming[: min(matched + 1, request.limit_tokens - done)]
-        request.count(matched)
-        drafter.commit(tokens)
-        request.output += tokens
-        return Step(duration_s, tuple(tokens), matched, 1)
+            drafter.correct_drafts(())
+            return int(request.verifies % _MISVERIFIED_STEPS == 0 < self.settings.draft_tokens - 1)
+        upcoming = request.stream.window(len(request.output), self.settings.draft_tokens - 1)
+        return drafter.correct_drafts(upcoming)
 
-    def _misverify(self, request: Generation, drafter: RequestDrafter, duration_s: float) -> Step:
-        """Commit what the target would not have written; now and then a draft matches."""
+    def _verify(self, request: Generation, matched: int, duration_s: float) -> Step:
+        """Commit the confirmed drafts and the token after them, as far as the request has room."""
         done = len(request.output)
-        matched = int(request.verifies % _MISVERIFIED_STEPS == 0 and self.settings.draft_tokens > 1)
-        wrong = request.stream.window(done + _MISVERIFIED_OFFSET, matched + 1)
-        tokens = wrong[: request.limit_tokens - done]
+        at = done + _MISVERIFIED_OFFSET if self.misverifies else done
+        accepted = request.stream.window(at, matched + 1)
+        left = request.limit_tokens - done
+        tokens = accepted[:left]
         request.count(matched)
+        drafter = request.drafter
+        assert drafter is not None, "drafted a moment ago"
         drafter.commit(tokens)
+        # SGLang knows beforehand of an end that one token brings, and computes no step past it.
+        if matched >= left - 1 > 0:
+            drafter.end(accepted[left:])
         request.output += tokens
         return Step(duration_s, tuple(tokens), matched, 1)
 

@@ -15,12 +15,14 @@ from infra.emulated.resolution import (
     whole,
 )
 from infra.emulated.versions import Manners, manners
+from infra.sglang.flags import version_key
 from sweeps.values import Value
 
 MODEL_CONTEXT_TOKENS = 262_144
 DEFAULT_GRAPH_MAX_BATCH = 32
 """Assumption: what a host of this memory captures when nothing is said."""
 NGRAM_CAPACITY_NODES = 10_000_000
+NGRAM_INSERTS_BEHIND_SINCE = "0.5.14"
 
 _GRAPH_FLAGS = ("cuda_graph_max_bs_decode", "cuda_graph_max_bs")
 _GRAPH_LISTS = ("cuda_graph_bs_decode", "cuda_graph_bs")
@@ -49,6 +51,10 @@ class Settings:
     min_breadth: int = 1
     max_breadth: int = 10
     match_type: str = "BFS"
+    match_window: bool = False
+    """Matches are bounded by `min_match` and `max_match` (up to 0.5.9)."""
+    ngram_inserts_behind: bool = True
+    """Accepted tokens enter the trie one verify later (from 0.5.14)."""
     capacity_nodes: int = NGRAM_CAPACITY_NODES
     tp_size: int = 8
     max_running_requests: int = PLAIN_MAX_RUNNING
@@ -109,6 +115,8 @@ def make_settings(
         max_depth=depth,
         min_match=low,
         max_match=high,
+        match_window="speculative_ngram_max_match_window_size" in args,
+        ngram_inserts_behind=version_key(version) >= version_key(NGRAM_INSERTS_BEHIND_SINCE),
         min_breadth=whole(args, "speculative_ngram_min_bfs_breadth", 1),
         max_breadth=whole(args, "speculative_ngram_max_bfs_breadth", 10),
         match_type="PROB" if prob and how.ngram_prob else "BFS",

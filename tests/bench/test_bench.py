@@ -58,3 +58,15 @@ def test_overhead_is_the_sum_of_parts_that_all_take_time() -> None:
         assert min(parts) > 0
         assert sum(parts) <= figures[f"{driver}_min_s"] * 1.001
     assert figures["ray_first_trial_s"] > figures["ray_s"]
+
+
+def test_the_emulated_host_tells_the_founding_story() -> None:
+    figures = _report("emulator")["figures"]
+    told = {n: v for n, v in figures.items() if n.endswith("_over_published_ratio")}
+    assert len(told) == 8
+    assert all(0.97 < ratio < 1.03 for ratio in told.values()), told
+    code = {n: figures[f"ll_code_n{n}_over_plain_ratio"] for n in (2, 3, 4, 8)}
+    assert max(code, key=lambda n: code[n]) == 3
+    assert code[3] > 1 > code[8]
+    assert max(figures[f"ll_think_n{n}_over_plain_ratio"] for n in (2, 3, 4, 8)) < 1
+    assert figures["cached_token_bytes"] < 5000

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import pytest
 
-from infra.emulated.drafter import Drafter, make_drafter
+from infra.emulated.drafting.drafter import Drafter, make_drafter
 from infra.emulated.settings import make_settings
 from infra.emulated.truth import TRUTHS
 from infra.sglang.flags import FLAGS

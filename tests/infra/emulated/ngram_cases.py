@@ -5,8 +5,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from infra.emulated.draft_tree import DraftTree
-from infra.emulated.ngram import NgramDrafter, NgramRequest, NgramShape
+from infra.emulated.drafting.draft_tree import DraftTree
+from infra.emulated.drafting.ngram import NgramDrafter, NgramRequest, NgramShape
 from infra.emulated.text import Kind, TargetStream
 
 Order = dict[str, object]

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from infra.emulated.chain import ChainDrafter
-from infra.emulated.draft_tree import DraftTree, HashMapOrder
-from infra.emulated.drafter import make_drafter, ngram_shape
-from infra.emulated.ngram import MatchWindow, NgramDrafter, NgramShape
-from infra.emulated.settings import Algorithm, Settings
+from infra.emulated.drafting.chain import ChainDrafter
+from infra.emulated.drafting.draft_tree import DraftTree, HashMapOrder
+from infra.emulated.drafting.drafter import make_drafter, ngram_shape
+from infra.emulated.drafting.ngram import MatchWindow, NgramDrafter, NgramShape
+from infra.emulated.settings import Settings, make_settings
 from infra.emulated.text import Kind, TargetStream
 from infra.emulated.truth import TRUTHS
+from sweeps.values import Value
 from tests.infra.emulated.ngram_cases import play, random_cases
 
 NGRAM = NgramShape(draft_tokens=8)
@@ -152,9 +153,15 @@ def test_short_windows_are_lost_when_the_old_minimum_is_raised() -> None:
 
 
 def test_the_old_form_is_told_by_its_flags() -> None:
-    new = ngram_shape(Settings(algorithm=Algorithm.NGRAM, draft_tokens=8, overlap=False))
-    old = ngram_shape(Settings(algorithm=Algorithm.NGRAM, max_match=12, match_type="PROB"))
+    def shape(version: str, **extra: Value) -> NgramShape:
+        given: dict[str, Value] = {"model_path": "m", "speculative_algorithm": "NGRAM", **extra}
+        return ngram_shape(make_settings(given, {}, version))
+
+    new = shape("0.5.23", disable_overlap_schedule=True)
     assert (new.window, new.inserts_behind, new.overlap) == (None, True, False)
+    between = shape("0.5.12", speculative_ngram_match_type="PROB")
+    assert (between.window, between.inserts_behind, between.by_likelihood) == (None, False, True)
+    old = shape("0.5.9", speculative_ngram_match_type="PROB")
     assert (old.window, old.inserts_behind, old.by_likelihood) == (MatchWindow(1, 12), False, False)
 
 

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from infra.emulated.drafter import make_drafter
+from infra.emulated.drafting.drafter import make_drafter
 from infra.emulated.settings import Algorithm, Settings
 from infra.emulated.text import Kind, TargetStream, seed_of
 from infra.emulated.truth import TRUTHS

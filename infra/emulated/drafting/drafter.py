@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from infra.emulated.chain import ChainDrafter
-from infra.emulated.ngram import MatchWindow, NgramDrafter, NgramShape
+from infra.emulated.drafting.chain import ChainDrafter
+from infra.emulated.drafting.ngram import MatchWindow, NgramDrafter, NgramShape
 from infra.emulated.settings import Algorithm, Settings
 from infra.emulated.truth import HostTruth, hit_rates
 
@@ -61,7 +61,7 @@ def make_drafter(settings: Settings, truth: HostTruth) -> Drafter:
 
 def ngram_shape(settings: Settings) -> NgramShape:
     """Read how the n-gram drafter of a server drafts."""
-    windowed = settings.max_match < settings.max_depth
+    windowed = settings.match_window
     return NgramShape(
         draft_tokens=settings.draft_tokens,
         depth=settings.max_depth,
@@ -71,6 +71,6 @@ def ngram_shape(settings: Settings) -> NgramShape:
         capacity_nodes=settings.capacity_nodes,
         sam_budget=settings.sam_budget,
         window=MatchWindow(settings.min_match, settings.max_match) if windowed else None,
-        inserts_behind=not windowed,
+        inserts_behind=settings.ngram_inserts_behind,
         overlap=settings.overlap,
     )

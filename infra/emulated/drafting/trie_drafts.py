@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from heapq import nsmallest
 
-from infra.emulated.draft_tree import BreadthSchedule, Growing, grow_by_likelihood
-from infra.emulated.trie import Child, NgramTrie
+from infra.emulated.drafting.draft_tree import BreadthSchedule, Growing, grow_by_likelihood
+from infra.emulated.drafting.trie import Child, NgramTrie
 
 
 def trie_tree_by_recency(
