@@ -6,6 +6,9 @@ from heapq import nsmallest
 from infra.emulated.drafting.draft_tree import BreadthSchedule, Growing, grow_by_likelihood
 from infra.emulated.drafting.trie import Child, NgramTrie
 
+LEAF: dict[int, int] = {}
+"""Stands for the children of every draft that has none; most never get any."""
+
 
 def trie_tree_by_recency(
     trie: NgramTrie,
@@ -37,20 +40,23 @@ def _grow_below(
         here = tree[position]
         if isinstance(at, int):
             token = trie.next_after(at, length)
-            followers: Iterable[int] = () if token is None else (token,)
+            followers: Iterable[tuple[int, Child]] = () if token is None else ((token, at + 1),)
         else:
-            followers = reversed(at.children)
+            followers = reversed(at.children.items())
         places = int(breadth) if breadth > 1 else 1
-        for token in followers:
+        breadth -= step
+        length += 1
+        for token, follower in followers:
             after = here.get(token)
             if after is None:
+                if here is LEAF:
+                    here = tree[position] = {}
                 after = here[token] = len(tree)
-                tree.append({})
+                tree.append(LEAF)
                 left -= 1
                 if not left:
                     return 0
-            follower = at + 1 if isinstance(at, int) else at.children[token]
-            queue.append((after, breadth - step, follower, length + 1))
+            queue.append((after, breadth, follower, length))
             places -= 1
             if not places:
                 break
