@@ -112,6 +112,28 @@ def trials(
 
 
 @app.command()
+def explain(
+    trial: Annotated[str, typer.Argument(help="A trial's id, its number, or `best`.")],
+    state_dir: StateDir = DEFAULT_STATE,
+    sweep_id: SweepId = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a trial measured, what it did not, and what may be concluded from it."""
+    from orchestrator.commands import explain_trial
+    from orchestrator.pages import print_explanation
+
+    with _bad_input_exits():
+        explanation = explain_trial(state_dir, trial, sweep_id)
+    if explanation is None:
+        typer.echo("No trial of this sweep was measured, so there is no best one.", err=True)
+        raise typer.Exit(NO_TRIAL)
+    if as_json:
+        _print_json(explanation.as_data())
+    else:
+        print_explanation(explanation)
+
+
+@app.command()
 def export(
     state_dir: StateDir = DEFAULT_STATE,
     sweep_id: SweepId = None,

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, NoReturn
 from infra.engines import ENGINES, emulated_environment
 from orchestrator.choices import Driver, HostChoice
 from orchestrator.exit_codes import DONE, INTERRUPTED, NO_TRIAL
+from orchestrator.explain import BEST, evidence_of, find_trial
 from orchestrator.signals import terminate_like_interrupt
 from orchestrator.space_file import emulation_problems, load_sweep, prepare, settle_host
 from orchestrator.state import State, StateInUseError, StateUnusableError, new_sweep_id
 from sweeps.config import Config
+from sweeps.explaining import Explanation, explain
 from sweeps.exporters import EXPORTERS
 from sweeps.exporters.recommendation import recommend
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.launch import LaunchPlan
-from sweeps.metrics import METRICS
+from sweeps.metrics import METRICS, known_metric
 from sweeps.problems import BadInputError, Problem, nearest
 from sweeps.ranking import Ranking, rank
 from sweeps.results import TrialResult
@@ -115,7 +117,7 @@ def run_sweep(
 
 def ranking_of(metric: str, results: list[TrialResult]) -> Ranking:
     """Rank the trials of a sweep by its objective."""
-    return rank(results, metric, higher_is_better=bool(METRICS[metric].higher_is_better))
+    return rank(results, metric, higher_is_better=bool(known_metric(metric).higher_is_better))
 
 
 def trial_rows(state_dir: Path, sweep_id: str | None) -> list[dict[str, object]]:
@@ -137,7 +139,24 @@ def export_best(state_dir: Path, sweep_id: str | None, form: str) -> str | None:
     ranking = ranking_of(metric, results)
     if ranking.best is None:
         return None
-    return EXPORTERS[form](recommend(ranking, results, metric, METRICS[metric].unit))
+    return EXPORTERS[form](recommend(ranking, results, metric, known_metric(metric).unit))
+
+
+def explain_trial(state_dir: Path, trial: str, sweep_id: str | None) -> Explanation | None:
+    """Explain a trial by its id; `best` and bare numbers are those of the newest sweep.
+
+    None where a sweep has no best trial. Raises BadInputError.
+    """
+    state = State(state_dir)
+    newest = _newest(state, state_dir)
+    if sweep_id:
+        among = [_known(state, sweep_id)]
+    elif trial == BEST or trial.isdecimal():
+        among = [newest]
+    else:
+        among = state.sweep_ids()
+    found = find_trial(state, trial, among)
+    return None if found is None else explain(evidence_of(state, found))
 
 
 def serve(state_dir: Path, port: int, on_ready: Callable[[str], None]) -> None:
@@ -282,6 +301,7 @@ def _card(sweep: Sweep, space_file: Path) -> dict[str, object]:
         "file": str(space_file),
         "created_at": datetime.now(UTC).isoformat(),
         "objective": sweep.objective.metric,
+        "workload": sweep.workload.as_data(),
         "emulated": any(host.emulated for host in sweep.hosts),
         "hosts": [host.as_data() for host in sweep.hosts],
     }

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from sweeps.config import Config
 from sweeps.hosts import HostSpec
+from sweeps.records import Baseline
 from sweeps.results import Phase
 from sweeps.sweep import Sweep
+
+OUTPUTS_FILE = "outputs.json"
 
 
 class Purpose(StrEnum):
@@ -32,6 +35,8 @@ class TrialJob:
     host: HostSpec
     folder: Path
     purpose: Purpose = Purpose.SEARCH
+    baseline: Baseline | None = None
+    """The step of the best plain decode that the sweep knows of on this host."""
 
     @property
     def log_path(self) -> Path:
@@ -52,6 +57,11 @@ class TrialJob:
     def spool_path(self) -> Path:
         """Return where every sample and request is appended."""
         return self.folder / "spool.jsonl"
+
+    @property
+    def outputs_path(self) -> Path:
+        """Return where the texts of the cold pass are written, to be compared."""
+        return self.folder / OUTPUTS_FILE
 
     @property
     def stop_path(self) -> Path:

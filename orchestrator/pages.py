@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import textwrap
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 from orchestrator.wording import short
 from sweeps.axes import conditions, is_environment
 from sweeps.config import Config
+from sweeps.explaining import Explanation
 from sweeps.launch import LaunchPlan
-from sweeps.metrics import METRICS
+from sweeps.metrics import known_metric
 from sweeps.ranking import Ranking
 from sweeps.results import TrialResult
 from sweeps.space import values_text
@@ -20,6 +22,8 @@ from sweeps.values import show
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+_READABLE_COLUMNS = 100
 
 
 def print_space(sweep: Sweep) -> None:
@@ -95,7 +99,7 @@ def print_summary(
     metric: str,
 ) -> None:
     """Say how a sweep ended, what won, and what to type next."""
-    unit = METRICS[metric].unit
+    unit = known_metric(metric).unit
     outcomes = [result.outcome for result in results]
     counts = ", ".join(f"{outcomes.count(o)} {o.value}" for o in dict.fromkeys(outcomes))
     word = "EMULATED " if any(result.emulated for result in results) else ""
@@ -117,6 +121,30 @@ def print_summary(
     _say(f"next   python -m orchestrator trials --sweep {sweep_id}{folder}")
     _say(f"       python -m orchestrator ui{folder}")
     _say(f"       python -m orchestrator export --sweep {sweep_id}{folder}")
+
+
+def print_explanation(explanation: Explanation) -> None:
+    """Show what a trial says, section by section, in lines that can be read."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    width = min(console.width, _READABLE_COLUMNS)
+    console.print(Text(_filled(explanation.headline, width), style="bold"))
+    for section in explanation.sections:
+        console.print(Text(f"\n{section.title}", style="bold"))
+        for paragraph in section.paragraphs:
+            console.print(Text(_filled(paragraph, width, "  - ")))
+
+
+def _filled(text: str, width: int, bullet: str = "") -> str:
+    """Break a paragraph into lines, but never before a percent sign."""
+    glued = text.replace(" %", "\u00a0%")
+    lines = textwrap.fill(
+        glued, width, initial_indent=bullet, subsequent_indent=" " * len(bullet),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return lines.replace("\u00a0%", " %")
 
 
 def _range(low: float | None, high: float | None) -> str:

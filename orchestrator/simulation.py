@@ -15,10 +15,12 @@ from infra.emulated.text import render_all
 from infra.engines import ENGINES
 from infra.sglang.control import ControlError, lifetime_accept_length
 from orchestrator.job import StopOrder, TrialProgress
+from orchestrator.load.arrivals import Arrivals
 from orchestrator.load.client import PROBE
-from orchestrator.load.dialects import DIALECTS, Tally
+from orchestrator.load.dialects import DIALECTS
 from orchestrator.load.progress import ProgressMeter
 from orchestrator.load.seam import BLOCK_S, ClientHealth, PassProgress, Sampling
+from orchestrator.load.tally import Tally
 from orchestrator.sweep_run import SweepRun
 from orchestrator.trial import run_trial
 from orchestrator.trial_seam import Tools
@@ -134,8 +136,9 @@ class SimulatedClient:
         silence_s: float,
         on_progress: Callable[[PassProgress], None],
         should_stop: Callable[[], bool],
+        arrivals: Arrivals | None = None,
     ) -> PassRecord:
-        """Send the prompts in a closed loop; see `LoadClient`. Simulated servers never fall silent.
+        """Send the prompts; see `LoadClient`. Simulated servers never fall silent.
 
         Progress comes once in each block of the host's time.
         """
@@ -145,8 +148,9 @@ class SimulatedClient:
         if server is None or dialect not in _READERS:
             raise ValueError(f"no server at {url}, or no dialect {dialect}")
         ask = _asker(server, dialect, sampling)
-        running = _Pass(server, concurrency, self._clock.now_s() + deadline_s)
-        return server.run(running.run(map(ask, prompts), on_progress, should_stop))
+        running = _Pass(server, concurrency, self._clock.now_s() + deadline_s, arrivals)
+        requests = ((prompt.key, ask(prompt)) for prompt in prompts)
+        return server.run(running.run(requests, on_progress, should_stop))
 
     def probe(self, url: str, dialect: str, deadline_s: float) -> bool:
         """Tell whether the server generates a token in time."""
@@ -182,9 +186,11 @@ def _asker(
 class _Flight:
     """One request on its way; what a stream would have brought, with the exact times."""
 
-    def __init__(self, sent_s: float) -> None:
+    def __init__(self, prompt_key: str, sent_s: float, scheduled_s: float | None) -> None:
         self.tally = Tally()
         self.end: EndReason | None = None
+        self._prompt_key = prompt_key
+        self._scheduled_s = scheduled_s
         self._sent_s = self._ended_s = sent_s
         self._detail = ""
         self._text = ""
@@ -239,6 +245,9 @@ class _Flight:
             cached_tokens=tally.cached_tokens,
             verify_steps=tally.verify_steps,
             text=self._text,
+            chunks=tuple(tally.chunks),
+            scheduled_s=self._scheduled_s,
+            prompt_key=self._prompt_key,
         )
 
     def _curve(self, counts: Sequence[int]) -> Curve:
@@ -248,14 +257,25 @@ class _Flight:
         return Curve(self._sent_s, times_s, counts, until_s, ended_s)
 
 
-class _Pass:
-    """A closed loop of requests; its workers take prompts in order."""
+Asking = Iterator[tuple[str, Asked | str]]
+"""The key of each prompt, with its request or why there is none."""
 
-    def __init__(self, server: InProcessServer, concurrency: int, until_s: float) -> None:
+
+class _Pass:
+    """The requests of a pass; its workers take prompts in order, or send them when due."""
+
+    def __init__(
+        self,
+        server: InProcessServer,
+        concurrency: int,
+        until_s: float,
+        arrivals: Arrivals | None = None,
+    ) -> None:
         self._server = server
         self._clock = server.clock
         self._concurrency = concurrency
         self._until_s = until_s
+        self._arrivals = arrivals
         self._flights: list[_Flight] = []
         self._meter = ProgressMeter(concurrency)
         self._started_s = self._clock.now_s()
@@ -264,7 +284,7 @@ class _Pass:
 
     async def run(
         self,
-        requests: Iterator[Asked | str],
+        requests: Asking,
         on_progress: Callable[[PassProgress], None],
         should_stop: Callable[[], bool],
     ) -> PassRecord:
@@ -272,26 +292,51 @@ class _Pass:
             on_progress(self._meter.progress(self._flights, self._clock.now_s() - self._started_s))
             self._stopped = self._stopped or should_stop()
 
-        await asyncio.gather(*(self._work(requests, look) for _ in range(self._concurrency)))
+        if self._arrivals is not None:
+            await self._work_to_schedule(requests, self._arrivals, look)
+        else:
+            await asyncio.gather(*(self._work(requests, look) for _ in range(self._concurrency)))
         look()
         records = tuple(flight.record() for flight in self._flights)
         ended_s = min(self._until_s, self._clock.now_s())
         return PassRecord(records, self._concurrency, self._started_s, ended_s)
 
-    async def _work(self, requests: Iterator[Asked | str], look: Callable[[], None]) -> None:
-        for asked in requests:
-            if self._stopped or self._clock.now_s() >= self._until_s:
+    async def _work(self, requests: Asking, look: Callable[[], None]) -> None:
+        for key, asked in requests:
+            if self._is_over():
                 return
-            flight = _Flight(self._clock.now_s())
-            self._flights.append(flight)
-            if isinstance(asked, str):
-                flight.finish(self._clock.now_s(), EndReason.BROKEN, asked)
-                continue
-            job = self._server.scheduler.submit(asked.rid, asked.generation)
-            await self._fly(flight, job, look)
-            flight.note(asked)
+            await self._ask(_Flight(key, self._clock.now_s(), None), asked, look)
 
-    async def _fly(self, flight: _Flight, job: Job, look: Callable[[], None]) -> None:
+    async def _work_to_schedule(
+        self, requests: Asking, arrivals: Arrivals, look: Callable[[], None]
+    ) -> None:
+        """Send each request when it is due; the server's own queue takes what it cannot run."""
+        async with asyncio.TaskGroup() as group:
+            for (key, asked), offset_s in zip(requests, arrivals.offsets_s(), strict=False):
+                due_s = self._started_s + offset_s
+                if due_s >= self._until_s:
+                    return
+                if due_s > self._clock.now_s():
+                    await self._server.scheduler.alarm(due_s).wait()
+                if self._is_over():
+                    return
+                flight = _Flight(key, self._clock.now_s(), due_s)
+                group.create_task(self._ask(flight, asked, look))
+                await asyncio.sleep(0)
+
+    def _is_over(self) -> bool:
+        return self._stopped or self._clock.now_s() >= self._until_s
+
+    async def _ask(self, flight: "_Flight", asked: Asked | str, look: Callable[[], None]) -> None:
+        self._flights.append(flight)
+        if isinstance(asked, str):
+            flight.finish(self._clock.now_s(), EndReason.BROKEN, asked)
+            return
+        job = self._server.scheduler.submit(asked.rid, asked.generation)
+        await self._fly(flight, job, look)
+        flight.note(asked)
+
+    async def _fly(self, flight: "_Flight", job: Job, look: Callable[[], None]) -> None:
         try:
             while not flight.take(await job.take(), self._until_s):
                 if self._clock.now_s() - self._told_s >= BLOCK_S:

@@ -49,7 +49,7 @@ def prepare(sweep: Sweep, path: Path, choice: HostChoice = AS_WRITTEN) -> Sweep:
     if found:
         unique = {str(problem): problem for problem in found}
         raise BadInputError(str(path), list(unique.values()))
-    return settled
+    return replace(settled, workload=settled.workload.settled(Path.cwd()))
 
 
 def _run(path: Path) -> ModuleType:

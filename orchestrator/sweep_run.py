@@ -7,18 +7,30 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Protocol
 
 from orchestrator.events import Follower, SweepStart, Tally
-from orchestrator.job import Purpose, StopKind, StopOrder, TrialJob, TrialProgress
+from orchestrator.files import read_json, write_json
+from orchestrator.job import (
+    OUTPUTS_FILE,
+    Purpose,
+    StopKind,
+    StopOrder,
+    TrialJob,
+    TrialProgress,
+)
 from orchestrator.search.seam import Proposal, Search
 from orchestrator.state import State
 from orchestrator.tracking.seam import Sample, SweepCard, Tracker, TrialCard
 from sweeps.config import Config
+from sweeps.factors import best_plain_step
 from sweeps.hosts import HostSpec
+from sweeps.quality import Outputs, judge
 from sweeps.ranking import incumbent_bar, rank
+from sweeps.records import Baseline
 from sweeps.results import Outcome, Phase, TrialResult
 from sweeps.stopping import decide
 from sweeps.sweep import Sweep
@@ -80,6 +92,7 @@ class SweepRun:
         self._tracker, self._followers = attendants.tracker, attendants.followers
         self._open: dict[str, tuple[TrialJob, Proposal]] = {}
         self._results = state.results(sweep_id)
+        self._references = self._known_references()
         self._resumed = len(self._counted())
         self._began_s = time.monotonic()
         self._exhausted = False
@@ -125,6 +138,7 @@ class SweepRun:
             host=host,
             folder=self._state.trial_folder(self.sweep_id, proposal.number),
             purpose=proposal.purpose,
+            baseline=self._baseline(host.name),
         )
         job.folder.mkdir(parents=True, exist_ok=True)
         logger.info("sweep=%s trial=%s starts: %s", self.sweep_id, job.trial, job.config)
@@ -172,6 +186,7 @@ class SweepRun:
             "sweep=%s trial=%s %s %s", self.sweep_id, result.trial, result.outcome, result.reason
         )
         self._note_spread(result)
+        result = self._judged(job, result)
         self._results.append(result)
         self._search.tell(proposal, result)
         if result.outcome is Outcome.FAILED:
@@ -206,8 +221,38 @@ class SweepRun:
             max(plain, key=lambda r: sign * (self._objective(r) or 0.0), default=None), left_s,
         )  # fmt: skip
 
+    def _baseline(self, host: str) -> Baseline | None:
+        """Return the step of the best plain decode on a host, once there is one."""
+        step = best_plain_step(self._results, host)
+        return Baseline(step.value, step.low, step.high) if step else None
+
+    def _judged(self, job: TrialJob, result: TrialResult) -> TrialResult:
+        """Compare what a trial wrote with what plain decode wrote on the same host."""
+        outputs = _outputs(job.outputs_path)
+        if outputs is None:
+            return result
+        if result.config.is_plain and result.host not in self._references:
+            self._references[result.host] = outputs
+        reference = self._references.get(result.host)
+        if reference is None:
+            return result
+        report = judge(outputs, reference)
+        judged = replace(result, quality=report.verdict, quality_note=report.reason)
+        write_json(job.result_path, judged.as_data())
+        return judged
+
+    def _known_references(self) -> dict[str, Outputs]:
+        """Find the texts of the first plain decode of each host among the results so far."""
+        found: dict[str, Outputs] = {}
+        for result in self._results:
+            if result.config.is_plain and result.host not in found:
+                folder = self._state.trial_folder(self.sweep_id, result.number)
+                if outputs := _outputs(folder / OUTPUTS_FILE):
+                    found[result.host] = outputs
+        return found
+
     def _objective(self, result: TrialResult) -> float | None:
-        return result.value(self.sweep.objective.metric) if result.outcome.has_rate else None
+        return result.value(self.sweep.objective.metric) if result.may_lead else None
 
     def _counted(self) -> list[TrialResult]:
         """Return the trials that the budget pays for: not those that a fault or we cut off."""
@@ -315,3 +360,8 @@ class SweepRun:
             self.sweep_id, sweep.name, emulated, params, {"space": sweep.key},
             sweep.objective.metric, higher_is_better=sweep.objective.higher_is_better,
         )  # fmt: skip
+
+
+def _outputs(path: Path) -> Outputs | None:
+    data = read_json(path)
+    return Outputs.from_data(data) if data else None

@@ -13,15 +13,17 @@ from infra.host import Command, HostError, Process
 from infra.sglang.control import ControlError, effective_settings
 from infra.sglang.flags import NEWEST
 from infra.sglang.logs import accept_lengths, explain_exit
+from orchestrator.course import Course
 from orchestrator.files import Spool, write_json
 from orchestrator.job import StopKind, TrialJob, TrialProgress
-from orchestrator.load.seam import PassProgress, Sampling
+from orchestrator.load.seam import PassProgress
 from orchestrator.trial_seam import Tools, Watch
 from sweeps.intervals import mean_half_width
 from sweeps.launch import LaunchPlan
 from sweeps.metrics import measure_all
-from sweeps.prompts import Prompt
-from sweeps.records import EndReason, Measurement, PassRecord, RequestRecord
+from sweeps.problems import BadInputError
+from sweeps.quality import Outputs
+from sweeps.records import EndReason, PassRecord, RequestRecord
 from sweeps.results import Estimate, Outcome, Phase, TrialResult
 from sweeps.values import Value
 
@@ -39,8 +41,6 @@ LEAST_SILENCE_WALL_S = 5.0
 
 CONTROL_S = 30.0
 """Wall seconds for an answer of a server that is up."""
-
-WARM_UP_TOKENS = 64
 
 
 class TrialEndError(Exception):
@@ -79,8 +79,9 @@ class _TrialRun:
         self._phase = self._reached = Phase.ADMITTED
         self._phase_began_s = self._started_s
         self._phase_s: dict[str, float] = {}
-        self._cold: PassRecord | None = None
-        self._measured: PassRecord | None = None
+        self._course: Course | None = None
+        self._process: Process | None = None
+        self._log_from_bytes = 0
         self._effective: dict[str, Value] = {}
         self._version = job.host.version or NEWEST
         self._plan: LaunchPlan | None = None
@@ -94,6 +95,8 @@ class _TrialRun:
             outcome, reason = self._run_phases()
         except TrialEndError as end:
             outcome, reason, bound = end.outcome, end.reason, end.bound
+        except BadInputError as error:
+            outcome, reason = Outcome.FAILED, f"the workload changed: {error}"
         except (HostError, OSError) as error:
             outcome, reason = Outcome.FAILED, f"the host failed: {error}"
         self._enter(Phase.CLEAN)
@@ -104,16 +107,19 @@ class _TrialRun:
     def _run_phases(self) -> tuple[Outcome, str]:
         plan = self._make_plan()
         with self._server(plan) as process:
+            self._process = process
             self._wait_until_ready(plan, process)
             self._read_back(plan)
-            self._warm_up(plan, process)
-            self._flush(plan)
-            workload = self._job.sweep.workload
-            self._cold = self._pass(Phase.COLD, plan, process, workload.cold())
-            logged_to = self._job.log_path.stat().st_size
-            self._measured = self._pass(Phase.MEASURING, plan, process, workload.measured())
-            self._read_log(logged_to)
-            return self._judge()
+            self._course = course = Course(
+                self._job.sweep.workload,
+                self._tools.client,
+                plan.url,
+                max(self._job.sweep.budget.silence_s, self._host_s(LEAST_SILENCE_WALL_S)),
+                self._job.config.is_plain,
+                self,
+            )
+            course.run(self._mark_log)
+            return self._judge(course)
 
     def _make_plan(self) -> LaunchPlan:
         job = self._job
@@ -184,59 +190,78 @@ class _TrialRun:
         self._effective = effective_settings(info, effective_names(settings, self._version))
         self._spool.append("effective", {"settings": self._effective, "version": self._version})
 
-    def _warm_up(self, plan: LaunchPlan, process: Process) -> None:
-        prompts = self._job.sweep.workload.warm_up()
-        self._pass(Phase.WARMING, plan, process, prompts, max_tokens=WARM_UP_TOKENS)
+    def enter(self, phase: Phase) -> None:
+        """Begin a phase; what the measured pass made the server log is read at its end."""
+        if self._phase is Phase.MEASURING and phase is not Phase.MEASURING:
+            self._read_log()
+        self._enter(phase)
 
-    def _flush(self, plan: LaunchPlan) -> None:
+    def left_s(self) -> float:
+        """Return how much of the trial's time is left."""
+        return self._left_s()
+
+    def should_stop(self) -> bool:
+        """Tell whether somebody wants the trial to end, or the server is gone."""
+        return self._watch.order() is not None or self._running.poll() is not None
+
+    def progress(self, seen: PassProgress) -> None:
+        """Report the measured pass by its rate, the others as signs of life."""
+        if self._phase is not Phase.MEASURING:
+            self._beat()
+            return
+        rate, low, high = _around(seen.decode_blocks_per_s)
+        self._watch.report(
+            replace(
+                self._sign(),
+                tok_s=rate,
+                low=low,
+                high=high,
+                accept_length=seen.accept_length,
+                blocks=seen.decode_blocks_per_s,
+            )
+        )
+
+    def keep(self, record: PassRecord) -> None:
+        """Write a pass down; the trial ends here if the server is gone or has fallen silent."""
+        for request in record.requests:
+            self._spool.append("request", {"phase": self._phase.value, **_request_data(request)})
+        self._spool.sync()
+        if self._phase is Phase.COLD:
+            outputs = Outputs.of(record, self._job.sweep.workload.temperature)
+            write_json(self._job.outputs_path, outputs.as_data())
+        self._check(self._running)
+        self._check_requests(record)
+
+    def flush(self) -> None:
         """Empty the n-gram trie and the prefix cache, so that the cold pass is cold."""
+        assert self._plan is not None, "planned before it was started"
         try:
-            self._tools.control(plan.url, CONTROL_S).flush()
+            self._tools.control(self._plan.url, CONTROL_S).flush()
         except ControlError as error:
             raise TrialEndError(Outcome.FAILED, f"the caches were not emptied: {error}") from error
 
-    def _pass(
-        self, phase: Phase, plan: LaunchPlan, process: Process, prompts: Sequence[Prompt],
-        max_tokens: int | None = None,
-    ) -> PassRecord:  # fmt: skip
-        self._enter(phase)
-        workload = self._job.sweep.workload
-        record = self._tools.client.run_pass(
-            plan.url,
-            prompts,
-            Sampling(
-                max_tokens=max_tokens or workload.max_tokens,
-                temperature=workload.temperature,
-                ignore_eos=workload.ignore_eos,
-            ),
-            concurrency=workload.concurrency,
-            dialect=workload.dialect,
-            deadline_s=min(workload.measure_s, self._left_s()),
-            silence_s=max(self._job.sweep.budget.silence_s, self._host_s(LEAST_SILENCE_WALL_S)),
-            on_progress=self._progress,
-            should_stop=lambda: self._watch.order() is not None or process.poll() is not None,
-        )
-        if phase is Phase.MEASURING:
-            self._measured = record
-        for request in record.requests:
-            self._spool.append("request", {"phase": phase.value, **_request_data(request)})
-        self._spool.sync()
-        self._check(process)
-        self._check_requests(record)
-        return record
+    @property
+    def _running(self) -> Process:
+        assert self._process is not None, "started before it is measured"
+        return self._process
 
-    def _judge(self) -> tuple[Outcome, str]:
-        measured = self._measured
+    def _judge(self, course: Course) -> tuple[Outcome, str]:
+        measured = course.measured
         if measured is None or not any(r.decode_tokens for r in measured.requests):
             return Outcome.FAILED, "no token was measured"
+        limit = f"the {self._job.sweep.budget.trial_s:g} s of the trial ended"
         if measured.cut_short and self._left_s() <= 0:
-            limit_s = self._job.sweep.budget.trial_s
-            return Outcome.PARTIAL, f"the {limit_s:g} s of the trial ended before its prompts"
+            return Outcome.PARTIAL, f"{limit} before its prompts"
+        if course.unmade:
+            return Outcome.MEASURED, f"{limit} before the passes with {', '.join(course.unmade)}"
         return Outcome.MEASURED, ""
 
-    def _read_log(self, offset_bytes: int) -> None:
+    def _mark_log(self) -> None:
+        self._log_from_bytes = self._job.log_path.stat().st_size
+
+    def _read_log(self) -> None:
         with self._job.log_path.open(errors="replace") as log:
-            log.seek(offset_bytes)
+            log.seek(self._log_from_bytes)
             self._log_lengths = accept_lengths(log)
 
     def _check(self, process: Process) -> None:
@@ -295,22 +320,6 @@ class _TrialRun:
         elapsed_s = self._clock.now_s() - self._started_s
         return TrialProgress(self._job.trial, self._phase, elapsed_s)
 
-    def _progress(self, seen: PassProgress) -> None:
-        if self._phase is not Phase.MEASURING:
-            self._beat()
-            return
-        rate, low, high = _around(seen.decode_blocks_per_s)
-        self._watch.report(
-            replace(
-                self._sign(),
-                tok_s=rate,
-                low=low,
-                high=high,
-                accept_length=seen.accept_length,
-                blocks=seen.decode_blocks_per_s,
-            )
-        )
-
     def _build(self, outcome: Outcome, reason: str, bound: float | None) -> TrialResult:
         plan, lengths = self._plan, self._log_lengths
         elapsed_s = self._clock.now_s() - self._started_s
@@ -330,9 +339,8 @@ class _TrialRun:
         )
 
     def _estimates(self) -> dict[str, Estimate]:
-        if self._measured is None:
-            return {}
-        return measure_all(Measurement(self._cold, self._measured, plain=self._job.config.is_plain))
+        measurement = self._course.measurement(self._job.baseline) if self._course else None
+        return measure_all(measurement) if measurement else {}
 
 
 def _around(blocks: Sequence[float]) -> tuple[float | None, float | None, float | None]:
@@ -372,4 +380,6 @@ def _request_data(request: RequestRecord) -> dict[str, object]:
         "prompt_tokens": request.prompt_tokens, "cached_tokens": request.cached_tokens,
         "verify_steps": request.verify_steps, "output_tokens": request.output_tokens,
         "times_s": [round(t, 5) for t in request.times_s], "tokens": list(request.tokens),
+        "prompt_key": request.prompt_key, "scheduled_s": request.scheduled_s,
+        "queue_s": request.queue_s, "chunks": list(request.chunks),
     }  # fmt: skip

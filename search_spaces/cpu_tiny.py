@@ -33,7 +33,14 @@ sweep = Sweep(
         "decode_attention_backend": "intel_amx",
     },
     workload=Workload(
-        prompts="code", max_tokens=256, cold_prompts=2, measured_prompts=24, measure_s=60.0
+        prompts="code",
+        max_tokens=256,
+        cold_prompts=2,
+        measured_prompts=24,
+        measure_s=60.0,
+        # The model's context holds 2,048 tokens.
+        probe_s=5.0,
+        probe_tokens=1024,
     ),
     budget=Budget(trials=8, start_s=240.0, trial_s=600.0, stop_grace_s=15.0),
     hosts=[

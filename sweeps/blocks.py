@@ -12,11 +12,11 @@ BROKEN_ENDS = (EndReason.BROKEN, EndReason.SILENT)
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The cumulative count of one stream: linear between arrivals, flat after the last."""
+    """A cumulative count of one stream: linear between arrivals, flat after the last."""
 
     sent_s: float
     times_s: Sequence[float]
-    counts: Sequence[int]
+    counts: Sequence[float]
     until_s: float
     """When it stopped streaming: at its last arrival if it finished, else when it was ended."""
     ended_s: float
@@ -41,9 +41,21 @@ Window = tuple[float, float]
 """A span of time, from and to, in the host's seconds."""
 
 
+def curve_of(request: RequestRecord, counts: Sequence[float]) -> Curve:
+    """Return how something rose in a request that is over: `counts` is as long as its times."""
+    return Curve(
+        request.sent_s,
+        request.times_s,
+        counts,
+        streaming_until_s(request),
+        request.ended_s,
+        request.end not in BROKEN_ENDS,
+    )
+
+
 def curves_of(record: PassRecord) -> tuple[Curve, ...]:
-    """Return the curves of a pass that is over."""
-    return tuple(_curve(request) for request in record.requests)
+    """Return the token curves of a pass that is over."""
+    return tuple(curve_of(request, request.tokens) for request in record.requests)
 
 
 def streaming_until_s(request: RequestRecord) -> float:
@@ -105,6 +117,22 @@ def count_in(curves: Sequence[Curve], window: Window) -> float:
     )
 
 
+def stream_s_in(curves: Sequence[Curve], window: Window) -> float:
+    """Return how long the curves streamed in a window, all together."""
+    start_s, end_s = window
+    return sum(
+        max(0.0, min(curve.until_s, end_s) - max(curve.times_s[0], start_s))
+        for curve in curves
+        if curve.times_s
+    )
+
+
+def block_windows(windows: Sequence[Window], blocks: int) -> list[list[Window]]:
+    """Cut joined windows into equal blocks: the pieces of each."""
+    block_s = length_s(windows) / blocks
+    return [list(_pieces(windows, i * block_s, (i + 1) * block_s)) for i in range(blocks)]
+
+
 def block_rates(
     curves: Sequence[Curve], windows: Sequence[Window], block_s: float, blocks: range
 ) -> list[float]:
@@ -127,14 +155,3 @@ def _pieces(windows: Sequence[Window], from_s: float, to_s: float) -> Iterator[W
         passed_s += end_s - start_s
         if passed_s >= to_s:
             return
-
-
-def _curve(request: RequestRecord) -> Curve:
-    return Curve(
-        request.sent_s,
-        request.times_s,
-        request.tokens,
-        streaming_until_s(request),
-        request.ended_s,
-        request.end not in BROKEN_ENDS,
-    )

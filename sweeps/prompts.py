@@ -25,6 +25,12 @@ class Prompt:
         """Make the first turn of a conversation."""
         return cls((Message("user", text),))
 
+    @classmethod
+    def after(cls, *turns: str) -> "Prompt":
+        """Make a later turn: the texts are the user's and the assistant's by turns."""
+        roles = ("user", "assistant")
+        return cls(tuple(Message(roles[at % 2], text) for at, text in enumerate(turns)))
+
     @property
     def text(self) -> str:
         """Return all of it as one text, for an API that knows no turns."""
@@ -36,6 +42,25 @@ class Prompt:
     def key(self) -> str:
         """Return what tells prompts apart in records."""
         return digest([[message.role, message.content] for message in self.messages])
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSet:
+    """Prompts of which no two are equal, in the order of their source."""
+
+    prompts: tuple[Prompt, ...]
+    contents: str
+    """The hash of them all."""
+    passed_over: int = 0
+    """Entries of the source that repeat another or ask nothing."""
+
+    @classmethod
+    def of(cls, prompts: Iterable[Prompt], passed_over: int = 0) -> "PromptSet":
+        """Keep the first of equal prompts, and count the others with what was passed over."""
+        given = list(prompts)
+        distinct = tuple(dict.fromkeys(given))
+        passed_over += len(given) - len(distinct)
+        return cls(distinct, digest([prompt.key for prompt in distinct]), passed_over)
 
 
 def prompts_of(texts: Iterable[str]) -> list[Prompt]:

@@ -85,7 +85,7 @@ def _standings(results: Sequence[TrialResult], metric: str) -> list[Standing]:
     """Return where each variant stands that has a rate, in the order of their first trials."""
     groups: dict[str, list[TrialResult]] = {}
     for result in results:
-        if result.outcome.has_rate and metric in result.estimates:
+        if result.may_lead and metric in result.estimates:
             groups.setdefault(result.config.variant, []).append(result)
     return [_standing(group, metric) for group in groups.values()]
 

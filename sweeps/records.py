@@ -1,6 +1,7 @@
-"""What a load client brings back: streams of cumulative token counts over time."""
+"""What was seen of a trial: streams of cumulative token counts over time, pass by pass."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
 
@@ -35,6 +36,19 @@ class RequestRecord:
     verify_steps: int | None = None
     """Verify steps by the server's count; None where it gave none: plain decode, or unfinished."""
     text: str = ""
+    chunks: tuple[int, ...] = ()
+    """Chunks that had brought tokens by each time, as `tokens`; empty if each arrival was one."""
+    queue_s: float | None = None
+    """Time in the server's queue, as the server tells it."""
+    scheduled_s: float | None = None
+    """When a request of an open loop was due; None in a closed loop."""
+    prompt_key: str = ""
+    """`Prompt.key` of what was asked."""
+
+    @property
+    def due_s(self) -> float:
+        """Return when latency starts to count: when the request should have been sent."""
+        return self.sent_s if self.scheduled_s is None else self.scheduled_s
 
     @property
     def output_tokens(self) -> int:
@@ -43,8 +57,8 @@ class RequestRecord:
 
     @property
     def ttft_s(self) -> float | None:
-        """Return the time from sending to the first token; None where none came."""
-        return self.times_s[0] - self.sent_s if self.times_s else None
+        """Return the time from when it was due to the first token; None where none came."""
+        return self.times_s[0] - self.due_s if self.times_s else None
 
     @property
     def decode_s(self) -> float:
@@ -56,6 +70,17 @@ class RequestRecord:
         """Return the tokens that came in `decode_s`: without those of the first arrival."""
         return self.tokens[-1] - self.tokens[0] if self.tokens else 0
 
+    @property
+    def chunk_counts(self) -> Sequence[int]:
+        """Return the chunks that had brought tokens by each of `times_s`."""
+        return self.chunks or range(1, len(self.times_s) + 1)
+
+    @property
+    def decode_chunks(self) -> int:
+        """Return the chunks that came in `decode_s`: without those of the first arrival."""
+        counts = self.chunk_counts
+        return counts[-1] - counts[0] if counts else 0
+
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
@@ -65,6 +90,8 @@ class PassRecord:
     concurrency: int
     started_s: float
     ended_s: float
+    client_lag_s: float | None = None
+    """99th percentile of how late the client's own loop ran; None where nobody looked."""
 
     @property
     def cut_short(self) -> bool:
@@ -78,11 +105,32 @@ class PassRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Baseline:
+    """The time of one step of the best plain decode of a sweep, with its 95 % interval."""
+
+    step_ms: float
+    low_ms: float | None = None
+    high_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
-    """The passes of one trial that its metrics are computed from."""
+    """What the metrics of one trial are computed from."""
 
     cold: PassRecord | None
     """After a flush, before anything was generated; None where it was not run."""
     measured: PassRecord
     plain: bool | None = None
     """Whether the server decodes without speculation; None where only the counts can tell."""
+    _: KW_ONLY
+    probe: PassRecord | None = None
+    """Long enough for the step rate alone."""
+    loaded: tuple[PassRecord, ...] = ()
+    """One closed loop for each concurrency."""
+    baseline: Baseline | None = None
+    """Plain decode at the load of `measured`; None where the sweep does not know it yet."""
+
+    @property
+    def passes(self) -> tuple[PassRecord, ...]:
+        """Return all passes."""
+        return tuple(p for p in (self.probe, self.cold, self.measured, *self.loaded) if p)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sweeps.config import Config
+from sweeps.quality import Verdict
 from sweeps.values import Value
 
 
@@ -34,8 +35,12 @@ class Phase(StrEnum):
     ADMITTED = "admitted"
     STARTING = "starting"
     WARMING = "warming"
+    PROBING = "step probe"
     COLD = "cold pass"
+    SETTLING = "generated warm-up"
     MEASURING = "measuring"
+    LOADED = "loaded pass"
+    OPEN_LOOP = "open loop"
     STOPPING = "stopping"
     CLEAN = "clean"
 
@@ -93,6 +98,14 @@ class TrialResult:
     purpose: str = "search"
     log_accept_length: float | None = None
     """Mean of the server's own log lines over the measured pass, to check ours against."""
+    quality: Verdict = Verdict.UNKNOWN
+    """How its greedy texts stand to plain decode's."""
+    quality_note: str = ""
+
+    @property
+    def may_lead(self) -> bool:
+        """Tell whether the rate of this trial may be ranked: broken text is no speed."""
+        return self.outcome.has_rate and self.quality.recommendable
 
     def value(self, metric: str) -> float | None:
         """Return the value of a metric; None where it was not measured."""
@@ -110,7 +123,8 @@ class TrialResult:
             "estimates": {name: e.as_data() for name, e in self.estimates.items()},
             "bound": self.bound, "effective": self.effective, "argv": list(self.argv),
             "env": self.env, "purpose": self.purpose,
-            "log_accept_length": self.log_accept_length,
+            "log_accept_length": self.log_accept_length, "quality": self.quality.value,
+            "quality_note": self.quality_note,
         }  # fmt: skip
 
     @classmethod
@@ -120,6 +134,7 @@ class TrialResult:
         known["config"] = Config.of(data["config"])  # type: ignore[arg-type] # from as_data
         known["outcome"] = Outcome(str(data["outcome"]))
         known["phase"] = Phase(str(data["phase"]))
+        known["quality"] = Verdict(str(data.get("quality", Verdict.UNKNOWN)))
         known["argv"] = tuple(data["argv"])  # type: ignore[arg-type] # from as_data
         known["estimates"] = {
             name: Estimate.from_data(e)

@@ -8,7 +8,7 @@ from sweeps.axes import Axis, FloatRange
 from sweeps.config import Config
 from sweeps.hosts import HostSpec
 from sweeps.launch import Deadlines
-from sweeps.metrics import METRICS
+from sweeps.metrics import METRICS, known_metric, metric_named
 from sweeps.problems import Problem, nearest
 from sweeps.space import Rule, Space
 from sweeps.values import Value, digest, show
@@ -39,7 +39,7 @@ class Objective:
     @property
     def higher_is_better(self) -> bool:
         """Return the direction, from the metrics table."""
-        return bool(METRICS[self.metric].higher_is_better)
+        return bool(known_metric(self.metric).higher_is_better)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,11 @@ class Sweep:
         if not self.name.replace("-", "").replace("_", "").isalnum():
             mend = "Use letters, digits, - and _."
             found.append(Problem("name", self.name, "it names folders", mend))
-        if self.objective.metric not in METRICS:
+        metric = metric_named(self.objective.metric)
+        if metric is None:
             mend = nearest(self.objective.metric, METRICS) or f"There are {', '.join(METRICS)}."
             found.append(Problem("objective.metric", self.objective.metric, "no metric", mend))
-        elif METRICS[self.objective.metric].higher_is_better is None:
+        elif metric.higher_is_better is None:
             why = "this metric has no better direction"
             found.append(Problem("objective.metric", self.objective.metric, why, "Take another."))
         if self.budget.trials < 1:

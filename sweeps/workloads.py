@@ -1,127 +1,242 @@
-"""What is asked of a server: prompts, sampling and how long to measure."""
+"""What is asked of a server: prompts, sampling, load and how long to measure."""
 
 import random
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
-from sweeps.problems import Problem, nearest
-from sweeps.prompts import Prompt, prompts_of
+from sweeps.problems import BadInputError, Problem, nearest
+from sweeps.prompt_files import read_prompts
+from sweeps.prompt_sets import PROMPT_SETS, built_in
+from sweeps.prompts import Prompt, PromptSet
 from sweeps.values import digest
+from sweeps.workload_limits import field_problems
 
-_TOPICS = (
-    "a queue that two threads share", "a cache that forgets its oldest entry", "a parser for dates",
-    "a rate limiter for an API", "a graph of build targets", "an index of log lines by hour",
-    "a tree of folders and their sizes", "a table of prices by currency", "a spell checker",
-    "a planner of train connections", "a simulation of a lift", "a store of user sessions",
-    "a counter of words in a stream", "a matcher for file names", "a scheduler of backups",
-    "a diff of two configuration files", "a pool of database connections", "a Sudoku solver",
-    "a compressor for sensor readings", "a router for support tickets", "a chess clock",
-    "a calendar with recurring events", "an inventory of spare parts", "a water tank model",
-)  # fmt: skip
+__all__ = ["FILE", "PROMPT_SETS", "WARM_UP_PROMPTS", "Workload"]
 
-_CODE = (
-    "Write a Python module for {topic}. Give the class, its methods and a short test.",
-    "Here is the start of a module for {topic}:\n```python\nclass Model:\n    def __init__(self):\n"
-    "        self.items = []\n```\nFinish it with add, remove, find and a summary method.",
-    "Write the command line tool for {topic} with argparse, and explain each function.",
-    "Port {topic} from a shell script to Python and keep the option names.",
-)
-_REASONING = (
-    "Think step by step: what can go wrong with {topic} under load, and how would you find out?",
-    "Compare three designs of {topic}. Reason about cost, failure and change before you choose.",
-    "A team reports that {topic} became slow overnight. Work out the likely causes in order.",
-    "Derive how the memory of {topic} grows with its input, and check the result on an example.",
-)
-_CHAT = (
-    "In a few sentences, what is {topic} good for?",
-    "Name the parts of {topic} and say what each does.",
-    "What should a beginner read first about {topic}?",
-    "Give a short example that shows {topic} at work.",
-)
+FILE = "file:"
+"""What stands before the path of a prompt file."""
 
-PROMPT_SETS: dict[str, tuple[str, ...]] = {
-    "reasoning": _REASONING,
-    "code": _CODE,
-    "chat": _CHAT,
-}
-"""Name of a built-in prompt set to its templates; each is crossed with all topics."""
+WARM_UP_PROMPTS = 2
+
+ROUNDS = 3
+"""Requests per stream of a pass with several, at the least: in the first round the streams start
+and in the last they run out, so that only those between are surely at full concurrency."""
+
+LEAST_REQUESTS = 2
+"""The interval over prompts needs as many requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Prompts and how they are sent. Cold and measured prompts never overlap.
+    """Prompts and how they are sent. No two passes share a prompt, and none repeats one.
 
-    `measure_s` ends the measured pass even if prompts are left; both are in the host's seconds.
-    `dialect` is the API that is spoken: `chat` or `generate`.
+    Every time is in the host's seconds. Passes end when their prompts do, or at their limit.
     """
 
     prompts: str = "reasoning"
+    """A built-in set, or `file:` and a path; see `sweeps.prompt_files.read_prompts`."""
     max_tokens: int = 512
     cold_prompts: int = 4
     measured_prompts: int = 24
     measure_s: float = 90.0
+    """The limit of the cold pass, of the measured one and of each loaded one."""
     concurrency: int = 1
+    """Streams of the cold, warming and measured passes."""
     dialect: str = "chat"
+    """The API that is spoken: `chat` or `generate`."""
     temperature: float = 0.0
     ignore_eos: bool = False
     seed: int = 0
+    """Decides the order of the prompts, and so which pass gets which."""
+    concurrencies: Sequence[int] = ()
+    """Streams of each loaded pass that follows the measured one."""
+    loaded_prompts: int = 16
+    """Requests of each loaded pass; three per stream where that is more."""
+    requests_per_s: float | None = None
+    """The rate of an open loop after the loaded passes; None: there is none."""
+    open_loop_prompts: int = 64
+    """Requests of the open loop; 64 bound a p90 at 99 % confidence (MLPerf LoadGen's rule)."""
+    probe_s: float = 20.0
+    """The length of each step probe; 0: there is none."""
+    probe_prompts: int = 1
+    """Requests per stream of a step probe."""
+    probe_tokens: int = 2048
+    """Output tokens of each, whatever ends a sentence before."""
+    warming_prompts: int = 4
+    """Requests of each pass of generated warm-up, between the cold and the measured pass."""
+    warming_passes: int = 4
+    """Passes of generated warm-up at the most."""
+    top_p: float = 1.0
+    top_k: int = -1
+    """-1: all tokens."""
+    sampling_seed: int = 0
+    contents: str = ""
+    """The hash that the prompts must have, set once a sweep is prepared; empty: any."""
 
     @property
     def key(self) -> str:
-        """Return the hash of what is asked: equal keys are comparable."""
-        return digest(self.as_data())
+        """Return the hash of what is asked: equal keys are comparable, whatever a file's name.
+
+        Raises BadInputError where the prompts cannot be read.
+        """
+        return digest({name: v for name, v in self.as_data().items() if name != "prompts"})
+
+    @property
+    def file(self) -> Path | None:
+        """Return where users' own prompts lie; None for a built-in set."""
+        return Path(self.prompts.removeprefix(FILE)) if self.prompts.startswith(FILE) else None
 
     def warm_up(self) -> list[Prompt]:
         """Return the prompts that only warm the server up."""
-        return self._ordered()[:2]
+        return self._dealt("warm-up")
+
+    def probe(self, concurrency: int = 1) -> list[Prompt]:
+        """Return the prompts of the step probe with so many streams, one of `streams`."""
+        return self._dealt(f"probe at {concurrency}")
 
     def cold(self) -> list[Prompt]:
         """Return the prompts of the cold pass, right after a flush."""
-        return self._ordered()[2 : 2 + self.cold_prompts]
+        return self._dealt("cold")
+
+    def warming(self, number: int) -> list[Prompt]:
+        """Return the prompts of one pass of generated warm-up; `number` counts from 0."""
+        return self._dealt(f"warming {number}")
 
     def measured(self) -> list[Prompt]:
         """Return the prompts of the measured pass."""
-        start = 2 + self.cold_prompts
-        return self._ordered()[start : start + self.measured_prompts]
+        return self._dealt("measured")
+
+    def loaded(self, concurrency: int) -> list[Prompt]:
+        """Return the prompts of a loaded pass, one of `concurrencies`."""
+        return self._dealt(f"loaded at {concurrency}")
+
+    def open_loop(self) -> list[Prompt]:
+        """Return the prompts that are sent at `requests_per_s`; none without a rate."""
+        return self._dealt("open loop")
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """Return the concurrencies that are probed: one stream, then those of the passes."""
+        return tuple(dict.fromkeys((1, self.concurrency, *self.concurrencies)))
+
+    @property
+    def needed_prompts(self) -> int:
+        """Return how many distinct prompts all passes take together."""
+        return sum(count for _, count in self._passes())
+
+    def settled(self, base: Path) -> "Workload":
+        """Return it with the path of its file absolute, from `base`, and its contents fixed.
+
+        Raises BadInputError where the prompts cannot be read.
+        """
+        if self.file is None:
+            return self
+        path = (base / self.file.expanduser()).absolute()
+        settled = replace(self, prompts=f"{FILE}{path}")
+        return replace(settled, contents=settled._source().contents)
 
     def as_data(self) -> dict[str, object]:
-        """Return plain data, for JSON and hashes."""
-        return {
-            "prompts": self.prompts, "max_tokens": self.max_tokens,
-            "cold_prompts": self.cold_prompts, "measured_prompts": self.measured_prompts,
-            "measure_s": self.measure_s, "concurrency": self.concurrency,
-            "dialect": self.dialect, "temperature": self.temperature,
-            "ignore_eos": self.ignore_eos, "seed": self.seed,
-        }  # fmt: skip
+        """Return plain data, for JSON and hashes; a file by its name and its contents.
+
+        Raises BadInputError where the prompts cannot be read.
+        """
+        data = {each.name: getattr(self, each.name) for each in fields(self)}
+        data["concurrencies"] = list(self.concurrencies)
+        data["contents"] = self._source().contents
+        if self.file is not None:
+            data["prompts"] = f"{FILE}{self.file.name}"
+        return data
 
     def problems(self) -> list[Problem]:
         """List everything that is wrong with the workload."""
-        if self.prompts not in PROMPT_SETS:
-            mend = nearest(self.prompts, PROMPT_SETS) or f"There are {', '.join(PROMPT_SETS)}."
-            return [Problem("workload.prompts", self.prompts, "no such prompt set", mend)]
-        found = []
-        wanted, there = 2 + self.cold_prompts + self.measured_prompts, len(self._ordered())
-        if wanted > there:
-            why = f"with cold and warm-up prompts {wanted} are needed and the set has {there}"
-            mend = f"Ask for at most {there - 2 - self.cold_prompts}."
-            found.append(
-                Problem("workload.measured_prompts", str(self.measured_prompts), why, mend)
-            )
-        for name in ("max_tokens", "measured_prompts", "concurrency", "measure_s"):
-            value = getattr(self, name)
-            if value <= 0:
-                found.append(
-                    Problem(f"workload.{name}", str(value), "must be above 0", "Raise it.")
-                )
-        if self.dialect not in ("chat", "generate"):
-            mend = "Use chat or generate."
-            found.append(Problem("workload.dialect", self.dialect, "no such API", mend))
+        found = field_problems({each.name: getattr(self, each.name) for each in fields(self)})
+        if any(problem.field == "workload.prompts" for problem in found):
+            return found
+        try:
+            source = self._source()
+        except BadInputError as error:
+            return [*found, *error.problems]
+        if not found:
+            found += self._length_problems()
+            found += self._shortage(source)
         return found
 
+    def _length_problems(self) -> Iterator[Problem]:
+        least = ROUNDS * self.concurrency if self.concurrency > 1 else LEAST_REQUESTS
+        if self.measured_prompts < least:
+            why = f"an interval at {self.concurrency} at a time needs {least} requests"
+            mend = f"Ask for at least {least}."
+            asked = str(self.measured_prompts)
+            yield Problem("workload.measured_prompts", asked, why, mend)
+        if self.requests_per_s is not None:
+            needed_s = self.open_loop_prompts / self.requests_per_s
+            if needed_s > self.measure_s:
+                why = f"{self.open_loop_prompts} requests at {self.requests_per_s:g}/s need more"
+                mend = f"Give {needed_s:.0f} s, or lower `open_loop_prompts`."
+                yield Problem("workload.measure_s", f"{self.measure_s:g}", why, mend)
+
+    def _shortage(self, source: PromptSet) -> list[Problem]:
+        there, needed = len(source.prompts), self.needed_prompts
+        if needed <= there:
+            return []
+        others = needed - self.measured_prompts
+        parts = ", ".join(f"{name} {count}" for name, count in self._passes() if count)
+        place = "set" if self.file is None else "file"
+        why = f"{needed} distinct prompts are needed ({parts}) and the {place} has {there}"
+        if source.passed_over:
+            why += f", beside {source.passed_over} that repeat others or ask nothing"
+        if others + LEAST_REQUESTS <= there:
+            mend = f"Ask for at most {there - others}, or for less elsewhere."
+            return [Problem("workload.measured_prompts", str(self.measured_prompts), why, mend)]
+        mend = f"Give a file with at least {needed}, or ask for less."
+        return [Problem("workload.prompts", self.prompts, why, mend)]
+
+    def _passes(self) -> Iterator[tuple[str, int]]:
+        """Yield each pass and its number of prompts, in the order in which they are dealt.
+
+        What is asked for in addition comes last, and leaves the others their prompts.
+        """
+        yield "warm-up", WARM_UP_PROMPTS
+        yield "cold", self.cold_prompts
+        yield "measured", self.measured_prompts
+        for number in range(self.warming_passes):
+            yield f"warming {number}", self.warming_prompts
+        for streams in self.streams:
+            yield f"probe at {streams}", streams * self.probe_prompts if self.probe_s else 0
+        for streams in self.concurrencies:
+            yield f"loaded at {streams}", max(self.loaded_prompts, ROUNDS * streams)
+        yield "open loop", 0 if self.requests_per_s is None else self.open_loop_prompts
+
+    def _dealt(self, wanted: str) -> list[Prompt]:
+        start = 0
+        for name, count in self._passes():
+            if name == wanted:
+                return self._ordered()[start : start + count]
+            start += count
+        raise ValueError(f"the workload has no pass {wanted!r}")
+
     def _ordered(self) -> list[Prompt]:
-        made = [
-            template.format(topic=topic)
-            for template in PROMPT_SETS[self.prompts]
-            for topic in _TOPICS
-        ]
-        random.Random(self.seed).shuffle(made)
-        return prompts_of(made)
+        prompts = list(self._source().prompts)
+        random.Random(self.seed).shuffle(prompts)
+        return prompts
+
+    def _source(self) -> PromptSet:
+        """Return all prompts. Raises BadInputError."""
+        path = self.file
+        if path is not None:
+            source = read_prompts(path.expanduser())
+        elif self.prompts in PROMPT_SETS:
+            source = built_in(self.prompts)
+        else:
+            near = nearest(self.prompts, PROMPT_SETS)
+            mend = near or f"There are {', '.join(PROMPT_SETS)}, and `{FILE}PATH` for your own."
+            raise _refused("prompts", self.prompts, "no such prompt set", mend)
+        if self.contents not in ("", source.contents):
+            why = f"the prompts have changed since, and are now {source.contents}"
+            raise _refused("contents", self.contents, why, "Start a new sweep.")
+        return source
+
+
+def _refused(field: str, value: str, why: str, mend: str) -> BadInputError:
+    return BadInputError("the workload", [Problem(f"workload.{field}", value, why, mend)])

@@ -1,16 +1,14 @@
-"""The streaming load client: a closed loop of requests on an event loop of its own."""
+"""The streaming load client: the requests of a pass on an event loop of its own."""
 
 import asyncio
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 
 from infra.clock import Clock
-from orchestrator.load.dialects import DIALECTS, Dialect
-from orchestrator.load.flight import Flight
+from orchestrator.load.arrivals import Arrivals
+from orchestrator.load.flight import Flight, Order
 from orchestrator.load.health import HealthMeter
-from orchestrator.load.http_stream import Target
 from orchestrator.load.progress import ProgressMeter
 from orchestrator.load.seam import ClientHealth, PassProgress, Sampling
 from sweeps.prompts import Prompt
@@ -44,58 +42,48 @@ class StreamingClient:
         sampling: Sampling,
         *,
         concurrency: int,
+        arrivals: Arrivals | None = None,
         dialect: str,
         deadline_s: float,
         silence_s: float,
         on_progress: Callable[[PassProgress], None],
         should_stop: Callable[[], bool],
     ) -> PassRecord:
-        """Send the prompts in a closed loop and return what came; see `LoadClient`."""
+        """Send the prompts and return what came; see `LoadClient`."""
         if concurrency < 1:
             raise ValueError(f"a pass needs at least one stream, not {concurrency}")
-        order = _Order.of(url, dialect, sampling, silence_s)
-        running = _Pass(order, prompts, concurrency, self._clock)
-        meter = HealthMeter(self._clock)
+        order = Order.of(url, dialect, sampling, silence_s)
+        running = _Pass(order, prompts, concurrency, self._clock, arrivals)
+        meter = HealthMeter(self._clock, running.unread_bytes)
         with _quiet_collector(), asyncio.Runner(loop_factory=self._new_loop) as runner:
-            record = runner.run(running.run(deadline_s, meter, on_progress, should_stop))
+            runner.run(running.run(deadline_s, meter, on_progress, should_stop))
         several = running.several_event_reads / max(1, running.event_reads)
-        self._last_health = meter.health(several)
-        return record
+        self._last_health = health = meter.health(several)
+        return running.record(health.lag_p99_s)
 
     def probe(self, url: str, dialect: str, deadline_s: float) -> bool:
         """Tell whether the server generates a token in time."""
         sampling = Sampling(max_tokens=_PROBE_TOKENS, ignore_eos=True)
-        order = _Order.of(url, dialect, sampling, deadline_s)
+        order = Order.of(url, dialect, sampling, deadline_s)
         running = _Pass(order, [PROBE], 1, self._clock)
         with asyncio.Runner(loop_factory=self._new_loop) as runner:
-            record = runner.run(
+            runner.run(
                 running.run(deadline_s, HealthMeter(self._clock), lambda _: None, lambda: False)
             )
-        return any(r.end is EndReason.FINISHED and r.output_tokens for r in record.requests)
-
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """What every request of a pass has in common."""
-
-    target: Target
-    dialect: Dialect
-    sampling: Sampling
-    silence_s: float
-
-    @classmethod
-    def of(cls, url: str, dialect: str, sampling: Sampling, silence_s: float) -> "_Order":
-        known = DIALECTS.get(dialect)
-        if known is None:
-            raise ValueError(f"no dialect {dialect!r}; there are {', '.join(DIALECTS)}")
-        return cls(Target.of(url, known.path), known, sampling, silence_s)
+        requests = running.record().requests
+        return any(r.end is EndReason.FINISHED and r.output_tokens for r in requests)
 
 
 class _Pass:
     """One pass: workers that take prompts in order, and a watcher that may end them all."""
 
     def __init__(
-        self, order: _Order, prompts: Sequence[Prompt], concurrency: int, clock: Clock
+        self,
+        order: Order,
+        prompts: Sequence[Prompt],
+        concurrency: int,
+        clock: Clock,
+        arrivals: Arrivals | None = None,
     ) -> None:
         self.event_reads = 0
         self.several_event_reads = 0
@@ -103,9 +91,13 @@ class _Pass:
         self._prompts = iter(prompts)
         self._concurrency = concurrency
         self._clock = clock
+        self._arrivals = arrivals
+        self._aloft: set[Flight] = set()
         self._flights: list[Flight] = []
         self._meter = ProgressMeter(concurrency)
         self._stopped: EndReason | None = None
+        self._halt = asyncio.Event()
+        self._started_s = self._ended_s = 0.0
 
     async def run(
         self,
@@ -113,19 +105,29 @@ class _Pass:
         meter: HealthMeter,
         on_progress: Callable[[PassProgress], None],
         should_stop: Callable[[], bool],
-    ) -> PassRecord:
+    ) -> None:
+        """Fly all requests to their ends.
+
+        It returns nothing: `asyncio.Runner` has the result of its main task written out as text
+        when it puts the signal handler back (CPython 3.11 to 3.13), and a record is long.
+        """
         loop = asyncio.get_running_loop()
-        started_s = self._clock.now_s()
+        started_s = self._started_s = self._clock.now_s()
         wait_s = max(0.0, self._clock.real_s(deadline_s))
         timer = loop.call_later(wait_s, self._stop, EndReason.DEADLINE)
         ticker = loop.create_task(meter.watch())
-        workers = [loop.create_task(self._work()) for _ in range(self._concurrency)]
+        if self._arrivals is None:
+            works = [self._work() for _ in range(self._concurrency)]
+        else:
+            works = [self._work_to_schedule(self._arrivals)]
+        workers = [loop.create_task(work) for work in works]
         try:
             pending = set(workers)
             while pending:
                 done, pending = await asyncio.wait(pending, timeout=_PROGRESS_WALL_S)
                 for worker in done:
                     worker.result()
+                self._catch_up()
                 on_progress(self._meter.progress(self._flights, self._clock.now_s() - started_s))
                 if pending and should_stop():
                     self._stop(EndReason.CANCELLED)
@@ -134,28 +136,71 @@ class _Pass:
             ticker.cancel()
             self._stop(EndReason.CANCELLED)
             await asyncio.gather(ticker, *workers, return_exceptions=True)
+            self._ended_s = self._clock.now_s()
+
+    def record(self, client_lag_s: float | None = None) -> PassRecord:
+        """Return what came, once the pass is over."""
+        requests = tuple(flight.record() for flight in self._flights)
         return PassRecord(
-            tuple(flight.record() for flight in self._flights),
-            self._concurrency,
-            started_s,
-            self._clock.now_s(),
+            requests, self._concurrency, self._started_s, self._ended_s, client_lag_s=client_lag_s
         )
 
+    def _catch_up(self) -> None:
+        """Count what slow streams have brought; fast ones count by themselves, and in turns."""
+        known_s = self._clock.now_s() - _PROGRESS_WALL_S / (self._clock.real_s(1.0) or 1.0)
+        for flight in tuple(self._aloft):
+            flight.catch_up(known_s)
+
+    def unread_bytes(self) -> int:
+        """Return how much has come on all streams that was not read yet."""
+        return sum(flight.unread_bytes for flight in self._aloft)
+
     async def _work(self) -> None:
-        order = self._order
         for prompt in self._prompts:
             if self._stopped is not None:
                 return
-            body = order.dialect.body(prompt, order.sampling)
-            flight = Flight(order.target, order.dialect, self._clock, order.silence_s)
-            self._flights.append(flight)
-            await flight.fly(order.target.post(body))
-            self.event_reads += flight.event_reads
-            self.several_event_reads += flight.several_event_reads
+            await self._fly(self._book(), prompt)
+
+    async def _work_to_schedule(self, arrivals: Arrivals) -> None:
+        """Book each request when it is due. It flies at once, or when one of the others is over."""
+        slots = asyncio.Semaphore(self._concurrency)
+        async with asyncio.TaskGroup() as group:
+            for prompt, offset_s in zip(self._prompts, arrivals.offsets_s(), strict=False):
+                due_s = self._started_s + offset_s
+                await self._wait_until(due_s)
+                if self._stopped is not None:
+                    return
+                group.create_task(self._fly_in_turn(self._book(due_s), prompt, slots))
+
+    async def _fly_in_turn(self, flight: Flight, prompt: Prompt, slots: asyncio.Semaphore) -> None:
+        async with slots:
+            if not flight.over:
+                await self._fly(flight, prompt)
+
+    def _book(self, scheduled_s: float | None = None) -> Flight:
+        flight = Flight(self._order, self._clock, len(self._flights), scheduled_s)
+        self._flights.append(flight)
+        return flight
+
+    async def _fly(self, flight: Flight, prompt: Prompt) -> None:
+        self._aloft.add(flight)
+        try:
+            await flight.fly(prompt)
+        finally:
+            self._aloft.discard(flight)
+        self.event_reads += flight.event_reads
+        self.several_event_reads += flight.several_event_reads
+
+    async def _wait_until(self, due_s: float) -> None:
+        """Sleep until a time has come or the pass is stopped; a loop's timers may be early."""
+        while self._stopped is None and (left_s := due_s - self._clock.now_s()) > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._halt.wait(), self._clock.real_s(left_s))
 
     def _stop(self, reason: EndReason) -> None:
         if self._stopped is None:
             self._stopped = reason
+            self._halt.set()
             for flight in self._flights:
                 flight.stop(reason)
 

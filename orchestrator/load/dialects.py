@@ -1,77 +1,26 @@
 """The two APIs through which SGLang streams tokens: what to send, and how to count what comes."""
 
-from array import array
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from io import StringIO
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import orjson
 
+from orchestrator.load.http_stream import Read
 from orchestrator.load.seam import Sampling
+from orchestrator.load.tally import Tally
 from sweeps.prompts import Prompt
 
-_DONE = b"[DONE]"
+DONE = b"[DONE]"
 _SHOWN_BYTES = 200
 
+Chunk = Mapping[str, Any]
+"""The JSON of one event, as it came: whatever reads it must be ready for any of `_MISREADINGS`."""
+_MISREADINGS = (AttributeError, LookupError, TypeError, ValueError)
 
-@dataclass(slots=True)
-class Tally:
-    """What one stream has brought so far. `now_s` is the time of the read that is being parsed.
 
-    `times_s`, `tokens` and `chunks` run in parallel, one entry for each read with new tokens:
-    the server's own cumulative count, and how many chunks raised it.
-    """
-
-    now_s: float = 0.0
-    times_s: "array[float]" = field(default_factory=lambda: array("d"))
-    tokens: "array[int]" = field(default_factory=lambda: array("q"))
-    chunks: "array[int]" = field(default_factory=lambda: array("q"))
-    text: StringIO = field(default_factory=StringIO)
-    fault: str = ""
-    done: bool = False
-    finish_reason: str = ""
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    verify_steps: int | None = None
-
-    @property
-    def output_tokens(self) -> int:
-        """Return the server's last count."""
-        return self.tokens[-1] if self.tokens else 0
-
-    def count(self, total_tokens: int) -> None:
-        """Take the server's cumulative count. A count that falls is a fault."""
-        known = self.output_tokens
-        if total_tokens < known:
-            self.fail(f"the token count fell from {known} to {total_tokens}")
-        elif total_tokens > known:
-            chunks = self.chunks[-1] + 1 if self.chunks else 1
-            if self.times_s and self.times_s[-1] == self.now_s:
-                self.tokens[-1], self.chunks[-1] = total_tokens, chunks
-            else:
-                self.times_s.append(self.now_s)
-                self.tokens.append(total_tokens)
-                self.chunks.append(chunks)
-
-    def fail(self, fault: str) -> None:
-        """Keep the first fault."""
-        self.fault = self.fault or fault
-
-    def finish(self, reason: str, matched: object) -> None:
-        """Take the finish reason."""
-        self.finish_reason = reason
-        if reason == "abort":
-            self.fail("the server aborted the request")
-        elif matched == "NaN happened":  # SGLang 0.5.23, srt/managers/schedule_batch.py
-            self.fail("the server met NaN and stopped the request")
-
-    def close(self) -> None:
-        """Take the end mark of the stream."""
-        if not self.finish_reason:
-            self.fail("the stream ended without a finish reason")
-        elif not self.tokens:
-            self.fail("the stream ended without a token")
-        self.done = True
+_NOTHING: Chunk = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +29,7 @@ class Dialect:
 
     path: str
     body: Callable[[Prompt, Sampling], bytes]
-    read: Callable[[bytes, Tally], None]
+    take: Callable[[Chunk, Tally], None]
 
 
 def _chat_body(prompt: Prompt, sampling: Sampling) -> bytes:
@@ -110,34 +59,33 @@ def _generate_body(prompt: Prompt, sampling: Sampling) -> bytes:
     return orjson.dumps({"text": prompt.text, "stream": True, "sampling_params": params})
 
 
-def _read_chat(event: bytes, tally: Tally) -> None:
+def _take_chat(chunk: Chunk, tally: Tally) -> None:
     """Take one chunk. Order in SGLang 0.5.23: role, content with usage, finish, sglext, usage."""
-    chunk = orjson.loads(event)
     if _is_error(chunk, tally):
         return
     usage = chunk.get("usage")
     if usage:
         tally.count(usage["completion_tokens"])
         tally.prompt_tokens = usage["prompt_tokens"]
-        details = usage.get("prompt_tokens_details")
-        if details:
+        if details := usage.get("prompt_tokens_details"):
             tally.cached_tokens = details.get("cached_tokens")
     for choice in chunk["choices"]:
         delta = choice["delta"]
-        text = (delta.get("reasoning_content") or "") + (delta.get("content") or "")
-        if text and not usage:
-            tally.fail("text came without a token count: no continuous usage")
-        tally.text.write(text)
-        if choice.get("finish_reason"):
-            tally.finish(choice["finish_reason"], choice.get("matched_stop"))
-    details = (chunk.get("sglext") or {}).get("spec_tokens_details")
-    if details:
+        text = delta.get("content") or ""
+        if reasoning := delta.get("reasoning_content"):
+            text = reasoning + text
+        if text:
+            tally.text.write(text)
+            if not usage:
+                tally.fail("text came without a token count: no continuous usage")
+        if finish_reason := choice.get("finish_reason"):
+            tally.finish(finish_reason, choice.get("matched_stop"))
+    if details := (chunk.get("sglext") or _NOTHING).get("spec_tokens_details"):
         tally.verify_steps = details["spec_verify_ct"]
 
 
-def _read_generate(event: bytes, tally: Tally) -> None:
+def _take_generate(chunk: Chunk, tally: Tally) -> None:
     """Take one chunk. Text and ids are all so far, or with `--incremental-streaming-output` new."""
-    chunk = orjson.loads(event)
     if _is_error(chunk, tally):
         return
     meta = chunk["meta_info"]
@@ -157,7 +105,7 @@ def _read_generate(event: bytes, tally: Tally) -> None:
             tally.fail(f"finished at length {finish['length']} with {total_tokens} tokens counted")
 
 
-def _is_whole(chunk: dict[str, object], total_tokens: int, tally: Tally) -> bool:
+def _is_whole(chunk: Chunk, total_tokens: int, tally: Tally) -> bool:
     """Tell whether a chunk repeats all text so far; the ids say so, else the text itself."""
     ids = chunk.get("output_ids")
     if isinstance(ids, list):
@@ -165,31 +113,50 @@ def _is_whole(chunk: dict[str, object], total_tokens: int, tally: Tally) -> bool
     return str(chunk["text"]).startswith(tally.text.getvalue())
 
 
-def _is_error(chunk: dict[str, object], tally: Tally) -> bool:
-    error = chunk.get("error") or (chunk if chunk.get("object") == "error" else None)
-    if error:
-        message = error.get("message") if isinstance(error, dict) else None
-        tally.fail(f"the server reports: {str(message or error)[:_SHOWN_BYTES]}")
-    return bool(error)
+def _is_error(chunk: Chunk, tally: Tally) -> bool:
+    error = chunk.get("error")
+    if not error:
+        if chunk.get("object") != "error":
+            return False
+        error = chunk
+    message = error.get("message") if isinstance(error, dict) else None
+    tally.fail(f"the server reports: {str(message or error)[:_SHOWN_BYTES]}")
+    return True
 
 
 DIALECTS: dict[str, Dialect] = {
-    "chat": Dialect("/v1/chat/completions", _chat_body, _read_chat),
-    "generate": Dialect("/generate", _generate_body, _read_generate),
+    "chat": Dialect("/v1/chat/completions", _chat_body, _take_chat),
+    "generate": Dialect("/generate", _generate_body, _take_generate),
 }
 
 
-def take_events(dialect: Dialect, now_s: float, events: list[bytes], tally: Tally) -> None:
-    """Change the tally by the events of one read, up to the end mark or the first fault."""
-    tally.now_s = now_s
-    for event in events:
-        if tally.done or tally.fault:
-            return
-        if event == _DONE:
-            tally.close()
-            return
-        try:
-            dialect.read(event, tally)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            shown = event[:_SHOWN_BYTES].decode("utf-8", "replace")
-            tally.fail(f"event not understood ({type(error).__name__}: {error}): {shown}")
+def take_reads(dialect: Dialect, reads: Sequence[Read], tally: Tally) -> None:
+    """Change the tally by the events of some reads, up to the end mark or the first fault."""
+    chunks = _parse(list(chain.from_iterable(events for _, events in reads)))
+    for now_s, events in reads:
+        tally.now_s = now_s
+        for event in events:
+            if tally.done or tally.fault:
+                return
+            if event == DONE:
+                tally.close()
+                return
+            try:
+                dialect.take(next(chunks), tally)
+            except _MISREADINGS as error:
+                shown = event[:_SHOWN_BYTES].decode("utf-8", "replace")
+                tally.fail(f"event not understood ({type(error).__name__}: {error}): {shown}")
+
+
+def _parse(events: list[bytes]) -> Iterator[Chunk]:
+    """Yield the JSON of each event before the end mark; one call for all of them is the cheapest.
+
+    Raises: ValueError, from where an event that is no JSON is asked for.
+    """
+    if DONE in events:
+        events = events[: events.index(DONE)]
+    try:
+        chunks = orjson.loads(b"[%b]" % b",".join(events))
+    except ValueError:
+        return map(orjson.loads, events)
+    return iter(chunks) if len(chunks) == len(events) else map(orjson.loads, events)

@@ -2,28 +2,55 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 
 from infra.clock import Clock
-from orchestrator.load.dialects import Dialect, Tally, take_events
-from orchestrator.load.http_stream import StreamedPost, Target
+from orchestrator.load.dialects import DIALECTS, Dialect, take_reads
+from orchestrator.load.http_stream import Read, StreamedPost, Target
+from orchestrator.load.seam import Sampling
+from orchestrator.load.tally import Tally
 from sweeps.blocks import Curve
+from sweeps.prompts import Prompt
 from sweeps.records import EndReason, RequestRecord
 
 
-class Flight:
-    """A request from its sending to its record. It belongs to one event loop."""
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What every request of a pass has in common."""
 
-    def __init__(self, target: Target, dialect: Dialect, clock: Clock, silence_s: float) -> None:
-        self.tally = Tally()
+    target: Target
+    dialect: Dialect
+    sampling: Sampling
+    silence_s: float
+
+    @classmethod
+    def of(cls, url: str, dialect: str, sampling: Sampling, silence_s: float) -> "Order":
+        """Look the dialect up. Raises: ValueError for one that is not known, or a bad URL."""
+        known = DIALECTS.get(dialect)
+        if known is None:
+            raise ValueError(f"no dialect {dialect!r}; there are {', '.join(DIALECTS)}")
+        return cls(Target.of(url, known.path), known, sampling, silence_s)
+
+
+class Flight:
+    """A request from its sending to its record. It belongs to one event loop.
+
+    `number` tells those of a pass apart. `scheduled_s` is when an open loop had it due.
+    """
+
+    def __init__(
+        self, order: Order, clock: Clock, number: int = 0, scheduled_s: float | None = None
+    ) -> None:
+        self.tally = Tally(most_tokens=order.sampling.max_tokens)
         self.end: EndReason | None = None
         self.event_reads = 0
         self.several_event_reads = 0
-        self._target = target
-        self._dialect = dialect
+        self._order = order
         self._clock = clock
-        self._silence_s = silence_s
-        self._detail = ""
+        self._number = number
+        self._scheduled_s = scheduled_s
+        self._detail = self._prompt_key = ""
         self._begun_s = self._ended_s = clock.now_s()
         self._post: StreamedPost | None = None
         self._over = asyncio.Event()
@@ -39,12 +66,20 @@ class Flight:
         sent_s = self._post.sent_s if self._post else None
         return self._begun_s if sent_s is None else sent_s
 
-    async def fly(self, request: bytes) -> None:
+    @property
+    def unread_bytes(self) -> int:
+        """Return how much has come that was not read yet."""
+        return self._post.unread_bytes if self._post else 0
+
+    async def fly(self, prompt: Prompt) -> None:
         """Send the request and wait until it has ended. The connection is closed on return."""
         loop = asyncio.get_running_loop()
-        post = StreamedPost(request, self._clock, self._on_events, self._on_end)
-        self._post = post
-        host, port = self._target.host, self._target.port
+        self._prompt_key = prompt.key
+        target, dialect = self._order.target, self._order.dialect
+        request = target.post(dialect.body(prompt, self._order.sampling))
+        post = StreamedPost(request, self._clock, self._on_reads, self._on_end, self._number)
+        self._begun_s, self._post = self._clock.now_s(), post
+        host, port = target.host, target.port
         connecting = loop.create_task(loop.create_connection(lambda: post, host, port))
         connecting.add_done_callback(self._on_connected)
         watch = loop.create_task(self._watch_silence(post))
@@ -58,7 +93,13 @@ class Flight:
 
     def stop(self, reason: EndReason) -> None:
         """End the request now; it keeps what it has. Without effect once it has ended."""
+        self.catch_up()
         self._finish(self._clock.now_s(), reason, "")
+
+    def catch_up(self, if_before_s: float = inf) -> None:
+        """Count all that has been read, if the oldest of what is not counted is that old."""
+        if self._post is not None and self._post.uncounted_since_s < if_before_s:
+            self._post.catch_up()
 
     def curve(self) -> Curve:
         """Return the token curve so far, to the last arrival; it ends never while it runs."""
@@ -83,6 +124,9 @@ class Flight:
             cached_tokens=tally.cached_tokens,
             verify_steps=tally.verify_steps,
             text=tally.text.getvalue(),
+            chunks=() if tally.chunk_count == len(tally.chunks) else tuple(tally.chunks),
+            scheduled_s=self._scheduled_s,
+            prompt_key=self._prompt_key,
         )
 
     def _curve(self, counts: Sequence[int]) -> Curve:
@@ -90,10 +134,13 @@ class Flight:
         until_s = times_s[-1] if times_s else self.sent_s
         return Curve(self.sent_s, times_s, counts, until_s, self._ended_s if self.over else inf)
 
-    def _on_events(self, now_s: float, events: list[bytes]) -> None:
-        self.event_reads += 1
-        self.several_event_reads += len(events) > 1
-        take_events(self._dialect, now_s, events, self.tally)
+    def _on_reads(self, reads: list[Read]) -> None:
+        self.event_reads += len(reads)
+        self.several_event_reads += sum(len(events) > 1 for _, events in reads)
+        take_reads(self._order.dialect, reads, self.tally)
+        now_s = self.tally.now_s
+        if self.tally.tokens and self._post is not None:  # the first token is seen at once
+            self._post.be_patient()
         if self.tally.fault:
             self._finish(now_s, EndReason.BROKEN, self.tally.fault)
         elif self.tally.done:
@@ -114,9 +161,10 @@ class Flight:
         while True:
             now_s = self._clock.now_s()
             heard_s = self._begun_s if post.last_byte_s is None else post.last_byte_s
-            left_s = heard_s + self._silence_s - now_s
+            left_s = heard_s + self._order.silence_s - now_s
             if left_s <= 0:
-                self._finish(now_s, EndReason.SILENT, f"no byte for {self._silence_s:g} s")
+                self.catch_up()
+                self._finish(now_s, EndReason.SILENT, f"no byte for {self._order.silence_s:g} s")
                 return
             await asyncio.sleep(self._clock.real_s(left_s))
 

@@ -1,20 +1,24 @@
-"""One HTTP/1.1 POST to a server of this host, its answer read as events while they arrive."""
+"""One HTTP/1.1 POST to a server of this host, and the times at which its answer arrives."""
 
 import asyncio
+import fcntl
+import termios
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import cast
 from urllib.parse import urlsplit
 
 from infra.clock import Clock
+from orchestrator.load.http_answer import EventSplitter, HttpError, ResponseParser, only_event
 
 _REASON_BYTES = 500
-_HEAD_BYTES = 65_536
-_SIZE_LINE_BYTES = 1_024
+_READS_AT_ONCE = 16
+_ENDINGS = (b"0\r\n\r\n", b"[DONE]\n\n\r\n")
 
 
-class HttpError(ValueError):
-    """The answer breaks HTTP/1.1; the message says how."""
+Read = tuple[float, list[bytes]]
+"""When bytes were read, and the events that they completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,163 +48,52 @@ class Target:
         return head.encode("ascii") + body
 
 
-class ResponseParser:
-    """Takes an HTTP/1.1 response apart, however its bytes were cut into reads."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.complete = False
-        self._buffer = bytearray()
-        self._chunked = False
-        self._left: int | None = None
-        """Bytes left of the chunk, or of the body; None where only the end closes it."""
-        self._in_chunk = False
-        """Between the size line of a chunk and the line end after its data."""
-
-    def feed(self, data: bytes) -> bytes:
-        """Take a read and return the bytes of the body in it. Raises: HttpError."""
-        if self.complete:
-            return b""
-        self._buffer += data
-        if not self.status and not self._read_head():
-            return b""
-        return self._read_chunks() if self._chunked else self._read_plain()
-
-    def end(self) -> None:
-        """Take the end of the connection. Raises: HttpError if the answer is not whole."""
-        if not self.status:
-            raise HttpError("the connection closed before an answer")
-        if not self.complete and (self._chunked or self._left is not None):
-            raise HttpError("the connection closed in the middle of the answer")
-        self.complete = True
-
-    def _read_head(self) -> bool:
-        end = self._buffer.find(b"\r\n\r\n")
-        if end < 0:
-            if len(self._buffer) > _HEAD_BYTES:
-                raise HttpError("the header of the answer does not end")
-            return False
-        lines = bytes(self._buffer[:end]).decode("latin-1").split("\r\n")
-        del self._buffer[: end + 4]
-        status = _status(lines[0])
-        if status < 200:  # an interim answer, such as 100 Continue
-            return self._read_head()
-        self.status = status
-        headers = dict(_header(line) for line in lines[1:])
-        self._chunked = headers.get("transfer-encoding", "").lower().endswith("chunked")
-        if self._chunked:
-            self._left = 0
-        elif "content-length" in headers:
-            self._left = _size(headers["content-length"], 10)
-        return True
-
-    def _read_plain(self) -> bytes:
-        body = bytes(self._buffer if self._left is None else self._buffer[: self._left])
-        self._buffer.clear()
-        if self._left is not None:
-            self._left -= len(body)
-            self.complete = self._left == 0
-        return body
-
-    def _read_chunks(self) -> bytes:
-        buffer, at, parts = self._buffer, 0, []
-        left = self._left or 0
-        while at < len(buffer) and not self.complete:
-            if left:
-                part = bytes(buffer[at : at + left])
-                parts.append(part)
-                at += len(part)
-                left -= len(part)
-                continue
-            end = buffer.find(b"\r\n", at)
-            if end < 0:
-                if len(buffer) - at > _SIZE_LINE_BYTES:
-                    raise HttpError("the size line of a chunk does not end")
-                break
-            line, at = buffer[at:end], end + 2
-            if self._in_chunk and line:
-                raise HttpError("a chunk is longer than its size")
-            if not self._in_chunk:
-                left = _size(line.split(b";", 1)[0].decode("latin-1"), 16)
-                self.complete = left == 0
-            self._in_chunk = not self._in_chunk
-        del buffer[:at]
-        self._left = left
-        return b"".join(parts)
-
-
-def _status(line: str) -> int:
-    version, _, rest = line.partition(" ")
-    code = rest[:3]
-    if not version.startswith("HTTP/1.") or len(code) != 3 or not code.isdigit():
-        raise HttpError(f"not an HTTP status line: {line[:80]!r}")
-    return int(code)
-
-
-def _header(line: str) -> tuple[str, str]:
-    name, _, value = line.partition(":")
-    return name.strip().lower(), value.strip()
-
-
-def _size(text: str, base: int) -> int:
-    try:
-        size = int(text.strip(), base)
-    except ValueError:
-        size = -1
-    if size < 0:
-        raise HttpError(f"not a size: {text[:80]!r}")
-    return size
-
-
-class EventSplitter:
-    """Cuts a body into server-sent events. Lines end with LF or CRLF; only `data` is kept."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-        self._data: list[bytes] = []
-
-    def feed(self, body: bytes) -> list[bytes]:
-        """Take a piece of the body and return the data of each event that it completes."""
-        lines = (self._rest + body).split(b"\n")
-        self._rest = lines.pop()
-        events = []
-        for line in lines:
-            line = line.removesuffix(b"\r")
-            if line.startswith(b"data:"):
-                self._data.append(line[5:].removeprefix(b" "))
-            elif not line and self._data:
-                event = b"\n".join(self._data)
-                self._data.clear()
-                if event:
-                    events.append(event)
-        return events
-
-
 class StreamedPost(asyncio.Protocol):
     """Sends one request once connected and hands on the events of its answer, each read timed.
 
-    `on_events` gets the time of the read, taken before any parsing, and its events.
-    `on_end` is called once, with nothing after a whole answer or with what went wrong.
+    A patient one only times a read as it comes, so that those of other streams are not held up,
+    and takes several apart together. `on_reads` gets them, `on_end` is called once, with nothing
+    after a whole answer or with what went wrong. `stagger` sets streams apart that are in step.
     """
 
     def __init__(
         self,
         request: bytes,
         clock: Clock,
-        on_events: Callable[[float, list[bytes]], None],
+        on_reads: Callable[[list[Read]], None],
         on_end: Callable[[float, str], None],
+        stagger: int = 0,
     ) -> None:
         self.sent_s: float | None = None
         self.last_byte_s: float | None = None
         self._request = request
-        self._clock = clock
-        self._on_events = on_events
+        self._now_s = clock.now_s
+        self._on_reads = on_reads
         self._on_end = on_end
+        self._reads: list[bytes] = []
+        self._times_s: list[float] = []
+        self._patience_reads = 1
+        self._stagger = stagger
         self._parser = ResponseParser()
         self._splitter = EventSplitter()
         self._reason = b""
         self._ended = False
         self._transport: asyncio.Transport | None = None
+        self._socket_number = -1
+
+    @property
+    def unread_bytes(self) -> int:
+        """Return how much the kernel holds of what has come; 0 where nothing is connected."""
+        if self._socket_number < 0:
+            return 0
+        return int.from_bytes(
+            fcntl.ioctl(self._socket_number, termios.FIONREAD, bytes(4)), "little"
+        )
+
+    @property
+    def uncounted_since_s(self) -> float:
+        """Return when the oldest of the reads came that were not taken apart yet."""
+        return self._times_s[0] if self._times_s else inf
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the request."""
@@ -208,32 +101,52 @@ class StreamedPost(asyncio.Protocol):
         if self._ended:
             self._transport.abort()
             return
-        self.sent_s = self._clock.now_s()
+        self._socket_number = transport.get_extra_info("socket").fileno()
+        self.sent_s = self._now_s()
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Time a read, then take it apart."""
-        now_s = self._clock.now_s()
-        self.last_byte_s = now_s
-        if self._ended:
+        """Time a read, and take it apart with those before it once they are enough."""
+        self.last_byte_s = now_s = self._now_s()
+        self._times_s.append(now_s)
+        self._reads.append(data)
+        if len(self._reads) >= self._patience_reads or data.endswith(_ENDINGS):
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Take apart what has been read so far."""
+        if not self._reads or self._ended:
             return
-        try:
-            body = self._parser.feed(data)
-        except HttpError as error:
-            self._end(now_s, str(error))
-            return
-        if self._parser.status not in (0, 200):
-            self._refused(now_s, body)
-            return
-        events = self._splitter.feed(body) if body else []
-        if events:
-            self._on_events(now_s, events)
-        if self._parser.complete:
-            self._end(now_s, "")
+        timed, self._times_s, self._reads = zip(self._times_s, self._reads, strict=True), [], []
+        parser, splitter = self._parser, self._splitter
+        taken: list[Read] = []
+        fault: str | None = None
+        now_s = 0.0
+        for now_s, data in timed:
+            if parser.is_between_chunks and splitter.is_between_events and (e := only_event(data)):
+                taken.append((now_s, [e]))
+                continue
+            events, fault = self._take_apart(data)
+            if events:
+                taken.append((now_s, events))
+            if fault is not None:
+                break
+        if taken:
+            self._on_reads(taken)
+        if fault is not None:
+            self._end(now_s, fault)
+
+    def be_patient(self) -> None:
+        """Take several reads apart together from now on, if the answer shows where it ends."""
+        if self._parser.marks_its_end:
+            self._patience_reads = _READS_AT_ONCE - self._stagger % _READS_AT_ONCE
+            self._stagger = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Take the end of the connection for the end of the answer."""
-        now_s = self._clock.now_s()
+        self._socket_number = -1
+        self.catch_up()
+        now_s = self._now_s()
         try:
             self._parser.end()
         except HttpError as error:
@@ -244,13 +157,21 @@ class StreamedPost(asyncio.Protocol):
     def close(self) -> None:
         """Drop the connection and report nothing more. It may be called at any time, and twice."""
         self._ended = True
+        self._socket_number = -1
         if self._transport is not None:
             self._transport.abort()
 
-    def _refused(self, now_s: float, body: bytes) -> None:
+    def _take_apart(self, data: bytes) -> tuple[list[bytes], str | None]:
+        """Return the events of a read, and how the answer ends with it: nothing if it goes on."""
+        try:
+            body = self._parser.feed(data)
+        except HttpError as error:
+            return [], str(error)
+        if self._parser.status in (0, 200):
+            return self._splitter.feed(body), "" if self._parser.complete else None
         self._reason += body[: _REASON_BYTES - len(self._reason)]
-        if self._parser.complete or len(self._reason) >= _REASON_BYTES:
-            self._end(now_s, self._refusal())
+        whole = self._parser.complete or len(self._reason) >= _REASON_BYTES
+        return [], self._refusal() if whole else None
 
     def _refusal(self) -> str:
         return f"HTTP {self._parser.status}: {self._reason.decode('utf-8', 'replace')}"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from orchestrator.load.arrivals import Arrivals
 from sweeps.prompts import Prompt
 from sweeps.records import PassRecord
 
@@ -48,10 +49,12 @@ class ClientHealth:
     process_cpu_fraction: float
     several_events_fraction: float
     """Reads that held more than one event: their times are the later one's."""
+    unread_p99_bytes: int = 0
+    """What had come on all streams together and was not read yet, sampled."""
 
 
 class LoadClient(Protocol):
-    """Sends prompts to a server in a closed loop and brings back what came, and when.
+    """Sends prompts to a server and brings back what came, and when.
 
     One pass at a time per client; it may be called from any thread without a running event loop.
     """
@@ -68,6 +71,7 @@ class LoadClient(Protocol):
         sampling: Sampling,
         *,
         concurrency: int,
+        arrivals: Arrivals | None = None,
         dialect: str,
         deadline_s: float,
         silence_s: float,
@@ -75,6 +79,10 @@ class LoadClient(Protocol):
         should_stop: Callable[[], bool],
     ) -> PassRecord:
         """Send the prompts in order, `concurrency` at a time, and block until the pass is over.
+
+        With `arrivals` the loop is open: each request is due at its scheduled time, whatever the
+        server does. `concurrency` is then the most that run at once: a request that finds as many
+        running waits, and its record's `scheduled_s` is still when it was due.
 
         It is over when the prompts are, `deadline_s` of the host's seconds after its start, or
         once `should_stop` says so; what runs then keeps its tokens. A request that gets no byte

@@ -127,6 +127,7 @@ def result_tags(result: TrialResult) -> dict[str, str]:
     """Return the tags that the end of a trial brings."""
     return {
         "outcome": result.outcome.value,
+        "quality": result.quality.value,
         "reason": result.reason,
         "phase": result.phase.value,
         "host": result.host,

@@ -70,3 +70,26 @@ def test_the_emulated_host_tells_the_founding_story() -> None:
     assert code[3] > 1 > code[8]
     assert max(figures[f"ll_think_n{n}_over_plain_ratio"] for n in (2, 3, 4, 8)) < 1
     assert figures["cached_token_bytes"] < 5000
+
+
+def test_intervals_hold_and_a_deadline_does_not_bend_a_rate() -> None:
+    figures = _report("intervals")["figures"]
+    assert 0.93 <= figures["coverage_60s_blocks_ratio"] <= 0.97
+    assert figures["coverage_60s_chunks_iid_ratio"] < 0.6
+    assert figures["coverage_60s_tokens_iid_ratio"] < 0.6
+    assert figures["width_60s_steps_ratio"] < figures["width_60s_blocks_ratio"] / 3
+    assert abs(figures["bias_at_half_ours_ratio"]) < 0.01
+    assert figures["bias_at_quarter_completed_only_ratio"] > 0.15
+    assert figures["drift_alarm_none_ratio"] < 0.06
+
+
+def test_our_client_says_what_was_sent() -> None:
+    figures = _report("client")["figures"]
+    cpu_ms = [figures[f"ours_cpu_per_1000_chunks{which}_ms"] for which in ("_min", "", "_max")]
+    assert 0 < cpu_ms[0] <= cpu_ms[1] <= cpu_ms[2]
+    assert 0.95 < figures["ours_token_over_truth_ratio"] < 1.05
+    assert figures["fast_rate_error_ratio"] < 0.05
+    assert 0 < figures["fast_lag_p50_ms"] <= figures["fast_lag_p99_ms"]
+    assert 1 < figures["speculating_chunk_tokens"] < 8
+    for what in ("rate", "tpot", "accept_length"):
+        assert figures[f"speculating_{what}_error_ratio"] < 0.03

@@ -10,20 +10,17 @@ import pytest
 
 from infra.clock import Clock, ScaledClock
 from orchestrator.load.client import StreamingClient
-from orchestrator.load.dialects import DIALECTS
-from orchestrator.load.seam import BLOCK_S, LoadClient, PassProgress, Sampling
+from orchestrator.load.seam import BLOCK_S, LoadClient, PassProgress
 from sweeps.blocks import block_rates, curves_of, streaming_windows
-from sweeps.intervals import decode_rate
-from sweeps.prompts import prompts_of
-from sweeps.records import EndReason, PassRecord
-from tests.fakes.stream_server import Fault, Script, StreamServer, stream_server
+from sweeps.rates import decode_rate
+from sweeps.records import EndReason
+from tests.contracts.passes import LONG, run
+from tests.fakes.stream_server import Fault, Script, stream_server
 
 MAKERS: dict[str, Callable[[Clock], LoadClient]] = {
     "fastest loop": StreamingClient,
     "asyncio": lambda clock: StreamingClient(clock, asyncio.new_event_loop),
 }
-SAMPLING = Sampling(max_tokens=11)
-LONG = Script(chunks=(1,) + (2,) * 5000, gap_s=0.004)
 
 
 PAIRS = [("fastest loop", "chat"), ("fastest loop", "generate"), ("asyncio", "chat")]
@@ -43,31 +40,6 @@ def make(pair: tuple[str, str]) -> Callable[[Clock], LoadClient]:
 @pytest.fixture
 def dialect(pair: tuple[str, str]) -> str:
     return pair[1]
-
-
-def run(  # noqa: PLR0913 - the terms of a pass
-    client: LoadClient,
-    server: StreamServer | str,
-    dialect: str,
-    *,
-    prompts: int = 1,
-    concurrency: int = 1,
-    deadline_s: float = 60.0,
-    silence_s: float = 60.0,
-    on_progress: Callable[[PassProgress], None] = lambda _: None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> PassRecord:
-    return client.run_pass(
-        server if isinstance(server, str) else server.url,
-        prompts_of(f"prompt {i}" for i in range(prompts)),
-        SAMPLING,
-        concurrency=concurrency,
-        dialect=dialect,
-        deadline_s=deadline_s,
-        silence_s=silence_s,
-        on_progress=on_progress,
-        should_stop=should_stop,
-    )
 
 
 def test_counts_are_the_servers(make: Callable[[Clock], LoadClient], dialect: str) -> None:
@@ -103,34 +75,6 @@ def test_plain_decode_has_no_verify_count(
         record = run(make(ScaledClock()), server, dialect)
     assert record.requests[0].end is EndReason.FINISHED
     assert record.requests[0].verify_steps is None
-
-
-FAULTS = {
-    Fault.REFUSED: "HTTP 503: queue ful",
-    Fault.ERROR_EVENT: "out of memory",
-    Fault.ERROR_OBJECT: "out of memory",
-    Fault.NO_FINISH: "without a finish reason",
-    Fault.NO_DONE: "without its end mark",
-    Fault.CUT: "closed in the middle",
-    Fault.EMPTY: "no event",
-    Fault.FALLS: "fell from 6 to 5",
-    Fault.ABORT: "aborted",
-    Fault.GARBAGE: "not understood",
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("api", DIALECTS)
-def test_a_fault_breaks_its_request_and_no_other(fault: Fault, api: str) -> None:
-    def script(number: int) -> Script:
-        return Script(fault=fault if number == 1 else Fault.NONE)
-
-    with stream_server(script) as server:
-        record = run(StreamingClient(ScaledClock()), server, api, prompts=3, silence_s=20)
-    ends = [r.end for r in record.requests]
-    assert ends == [EndReason.FINISHED, EndReason.BROKEN, EndReason.FINISHED]
-    assert FAULTS[fault] in record.requests[1].detail
-    assert record.broken == (record.requests[1],)
 
 
 def test_a_server_that_is_not_there_breaks_requests(
@@ -235,7 +179,8 @@ def test_what_a_callback_raises_ends_the_pass(
 
 
 def test_a_probe_wants_a_token_in_time(make: Callable[[Clock], LoadClient], dialect: str) -> None:
-    with stream_server(lambda n: Script(fault=[Fault.NONE, Fault.EMPTY, Fault.STALL][n])) as server:
+    faults = [Fault.NONE, Fault.EMPTY, Fault.STALL]
+    with stream_server(lambda n: Script(chunks=(1, 1, 2), fault=faults[n])) as server:
         client = make(ScaledClock(10))
         assert client.probe(server.url, dialect, 60.0)
         assert not client.probe(server.url, dialect, 60.0)

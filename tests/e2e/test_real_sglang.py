@@ -33,7 +33,7 @@ from search_spaces.cpu_tiny import sweep as whole
 
 sweep = replace(
     whole,
-    workload=replace(whole.workload, measured_prompts=8, cold_prompts=1),
+    workload=replace(whole.workload, measured_prompts=8, cold_prompts=2, probe_s=2.0),
     budget=replace(whole.budget, trials=2),
 )
 """

@@ -14,27 +14,41 @@ class Fault(StrEnum):
     """What goes wrong with one request."""
 
     NONE = "none"
+    HANGS_UP = "hangs up"
     REFUSED = "refused"
+    ERROR_FIRST = "error before the first token"
     ERROR_EVENT = "error event"
     ERROR_OBJECT = "error object"
     NO_FINISH = "no finish reason"
     NO_DONE = "no end mark"
     CUT = "cut"
     EMPTY = "empty"
+    NO_BODY = "no body"
+    NO_TOKEN = "no token"
     FALLS = "falls"
+    SURPLUS = "more tokens than asked for"
+    NO_COUNT = "no count"
+    NAN = "nan"
     ABORT = "abort"
     GARBAGE = "garbage"
+    NOT_HTTP = "not http"
     STALL = "stall"
+    FROZEN = "no byte at all"
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One answer: tokens of each chunk, the pause before each, and what goes wrong half-way."""
+    """One answer: tokens of each chunk, the pause before each, and what goes wrong half-way.
+
+    `whole` lets each chunk repeat all text so far; native streams do so by default.
+    """
 
     chunks: tuple[int, ...] = (1, 3, 2, 1, 4)
     gap_s: float = 0.0
     fault: Fault = Fault.NONE
     verify: bool = True
+    cached: int | None = None
+    whole: bool | None = None
 
 
 @dataclass(slots=True)
@@ -67,13 +81,16 @@ class StreamServer:
         log: list[tuple[float, int]] = []
         self.sent.append(log)
         script = self.script(number)
-        if script.fault is Fault.REFUSED:
-            writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\nqueue ful")
+        gone = asyncio.ensure_future(_left(reader))
+        if script.fault in _WHOLE_ANSWERS:
+            writer.write(_WHOLE_ANSWERS[script.fault])
             await writer.drain()
+            return
+        if script.fault is Fault.FROZEN:
+            await gone
             return
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         shape = _chat if "/v1/chat" in head else _generate
-        gone = asyncio.ensure_future(_left(reader))
         for total, event in shape(script):
             if total and script.gap_s:
                 await asyncio.wait({gone}, timeout=script.gap_s)
@@ -89,6 +106,14 @@ class StreamServer:
         if script.fault is not Fault.CUT:
             writer.write(b"0\r\n\r\n")
             await writer.drain()
+
+
+_WHOLE_ANSWERS = {
+    Fault.HANGS_UP: b"",
+    Fault.REFUSED: b"HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\nqueue ful",
+    Fault.NO_BODY: b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    Fault.NOT_HTTP: b"SSH-2.0-OpenSSH_9\r\n\r\n",
+}
 
 
 async def _left(reader: asyncio.StreamReader) -> None:
@@ -109,10 +134,13 @@ def _faulty(script: Script, chunk: Callable[[int, str], bytes], finish: list[byt
         Fault.ERROR_EVENT: lambda: _dump({"error": error}),
         Fault.ERROR_OBJECT: lambda: _dump(error),
         Fault.FALLS: lambda: chunk(total - 1, "y"),
+        Fault.SURPLUS: lambda: chunk(total + 1_000, "y"),
         Fault.GARBAGE: lambda: b"{not json",
         Fault.STALL: lambda: None,
     }
-    for i, tokens in enumerate(script.chunks):
+    if fault is Fault.ERROR_FIRST:
+        yield 0, _dump({"error": error})
+    for i, tokens in enumerate(() if fault is Fault.NO_TOKEN else script.chunks):
         total += tokens
         yield total, chunk(total, "x" * tokens)
         if i == half and fault in middle:
@@ -127,14 +155,16 @@ def _faulty(script: Script, chunk: Callable[[int, str], bytes], finish: list[byt
 
 def _chat(script: Script) -> Events:
     def chunk(total: int, text: str) -> bytes:
-        return _dump({"choices": [_choice({"content": text})], "usage": _usage(total)})
+        text = "x" * (total - len(text)) + text if script.whole else text
+        usage = None if script.fault is Fault.NO_COUNT else _usage(total, script)
+        return _dump({"choices": [_choice({"content": text})], "usage": usage})
 
-    total, reason = sum(script.chunks), "abort" if script.fault is Fault.ABORT else "length"
-    finish = [_dump({"choices": [_choice({}, reason)]})]
+    total = 0 if script.fault is Fault.NO_TOKEN else sum(script.chunks)
+    finish = [_dump({"choices": [_choice({}, *_REASONS.get(script.fault, ("length", None)))]})]
     if script.verify:
         details = {"spec_tokens_details": {"spec_verify_ct": len(script.chunks) - 1}}
         finish.append(_dump({"choices": [], "usage": None, "sglext": details}))
-    finish.append(_dump({"choices": [], "usage": _usage(total)}))
+    finish.append(_dump({"choices": [], "usage": _usage(total, script)}))
     if script.fault is not Fault.EMPTY:
         yield 0, _dump({"choices": [_choice({"role": "assistant", "content": ""})]})
     yield from _faulty(script, chunk, finish)
@@ -142,26 +172,39 @@ def _chat(script: Script) -> Events:
 
 def _generate(script: Script) -> Events:
     def chunk(total: int, text: str) -> bytes:
-        return _dump({"text": "x" * (total - len(text)) + text, "meta_info": _meta(total)})
+        text = text if script.whole is False else "x" * (total - len(text)) + text
+        meta = _meta(total, script)
+        if script.fault is Fault.NO_COUNT:
+            del meta["completion_tokens"]
+        return _dump({"text": text, "meta_info": meta})
 
-    total = sum(script.chunks)
-    kind = "abort" if script.fault is Fault.ABORT else "length"
-    last = _meta(total) | {"finish_reason": {"type": kind, "length": total}}
+    total = 0 if script.fault is Fault.NO_TOKEN else sum(script.chunks)
+    kind, matched = _REASONS.get(script.fault, ("length", None))
+    last = _meta(total, script)
+    last["finish_reason"] = {"type": kind, "length": total, "matched": matched}
     if script.verify:
         last["spec_verify_ct"] = len(script.chunks) - 1
-    yield from _faulty(script, chunk, [_dump({"text": "x" * total, "meta_info": last})])
+    text = "" if script.whole is False else "x" * total
+    yield from _faulty(script, chunk, [_dump({"text": text, "meta_info": last})])
 
 
-def _choice(delta: dict[str, object], finish_reason: str | None = None) -> dict[str, object]:
-    return {"index": 0, "delta": delta, "finish_reason": finish_reason}
+_REASONS = {Fault.ABORT: ("abort", None), Fault.NAN: ("stop", "NaN happened")}
 
 
-def _usage(total: int) -> dict[str, object]:
-    return {"prompt_tokens": 7, "completion_tokens": total, "prompt_tokens_details": None}
+def _choice(
+    delta: dict[str, object], finish_reason: str | None = None, matched: str | None = None
+) -> dict[str, object]:
+    return {"index": 0, "delta": delta, "finish_reason": finish_reason, "matched_stop": matched}
 
 
-def _meta(total: int) -> dict[str, object]:
-    return {"prompt_tokens": 7, "completion_tokens": total, "finish_reason": None}
+def _usage(total: int, script: Script) -> dict[str, object]:
+    details = None if script.cached is None else {"cached_tokens": script.cached}
+    return {"prompt_tokens": 7, "completion_tokens": total, "prompt_tokens_details": details}
+
+
+def _meta(total: int, script: Script) -> dict[str, object]:
+    known = {} if script.cached is None else {"cached_tokens": script.cached}
+    return {"prompt_tokens": 7, "completion_tokens": total, "finish_reason": None, **known}
 
 
 def _dump(data: dict[str, object]) -> bytes:

@@ -65,7 +65,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_help_names_every_command() -> None:
     text = _orchestrator("--help").stdout
-    for command in ("sweep", "check", "plan", "trials", "export", "ui", "emulate", "clean"):
+    commands = ("sweep", "check", "plan", "trials", "explain", "export", "ui", "emulate", "clean")
+    for command in commands:
         assert re.search(rf"\b{command}\b", text)
 
 
@@ -108,6 +109,7 @@ def test_plan_starts_nothing_and_shows_commands() -> None:
         (("sweep", "tiny.py", "--engine", "vllm"), ("--engine", "vllm")),
         (("sweep", "tiny.py", "--resume", "--state-dir", "new"), ("--resume", "never run")),
         (("trials", "--sweep", "tiny-x"), ("--sweep", "tiny-x")),
+        (("explain", "best", "--state-dir", "empty"), ("--state-dir", "no sweep")),
         (("export", "--format", "yml"), ("--format", "yml")),
         (("export", "--state-dir", "empty"), ("--state-dir", "no sweep")),
         (("sweep", "tiny.py", "--state-dir", "tiny.py/x"), ("--state-dir", "cannot be written")),
@@ -162,6 +164,16 @@ def test_a_sweep_without_a_valid_trial_exits_3(folder: Path) -> None:
     nothing = _orchestrator("export", cwd=folder)
     assert nothing.returncode == 3
     assert "nothing to export" in nothing.stderr
+
+
+def test_explain_says_what_a_trial_shows(swept: Path) -> None:
+    shown = _orchestrator("explain", "1", cwd=swept)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("EMULATED trial tiny-")
+    assert "What may not be concluded" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 100
+    data = json.loads(_orchestrator("explain", "best", "--json", cwd=swept).stdout)
+    assert data["emulated"] is True
 
 
 def test_export_names_the_best_and_says_emulated(swept: Path) -> None:

@@ -100,7 +100,9 @@ def test_a_deadline_keeps_the_rate_so_far(tmp_path: Path) -> None:
 
 
 def test_an_order_to_stop_ends_a_trial_at_its_block(tmp_path: Path) -> None:
-    work = replace(SWEEP.workload, max_tokens=50_000, ignore_eos=True)
+    work = replace(
+        SWEEP.workload, max_tokens=50_000, ignore_eos=True, cold_prompts=0, warming_passes=0
+    )
     follower = Follower(stop_at_blocks=3)
     sweep = replace(SWEEP, workload=work)
     result = trial(tmp_path / "stop", simulated_tools(), NGRAM, sweep, follower)

@@ -77,3 +77,23 @@ def test_an_interpreter_without_sglang_is_refused(tmp_path: Path) -> None:
 def test_without_a_gpu_the_default_is_the_emulated_engine(tmp_path: Path) -> None:
     path = _file(tmp_path, HEAD + f'sweep = Sweep(name="s", model=Model("a/b"), {AXES})\n')
     assert prepare(load_sweep(path), path).hosts[0].emulated
+
+
+def test_a_prompt_file_is_checked_line_by_line_and_then_fixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    work = 'workload=Workload(prompts="file:asked.jsonl")'
+    space = _file(tmp_path, HEAD + f'sweep = Sweep(name="s", model=Model("a/b"), {AXES}, {work})\n')
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text("".join(f'"Question {n}?"\n' for n in range(60)) + '{"promt": "x"}\n')
+    (problem,) = _refusal(space).problems
+    assert problem.field == "workload.prompts"
+    assert problem.value.endswith("asked.jsonl line 61")
+    assert problem.mend == "Did you mean `prompt`?"
+    asked.write_text("".join(f'"Question {n}?"\n' for n in range(60)))
+    workload = prepare(load_sweep(space), space, HostChoice(EngineName.EMULATED)).workload
+    assert workload.file == asked
+    asked.write_text("".join(f'"Query {n}?"\n' for n in range(60)))
+    with pytest.raises(BadInputError, match="have changed"):
+        workload.measured()

@@ -6,8 +6,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.records import EndReason, PassRecord, RequestRecord
+from sweeps.results import Estimate
 
 Floats = NDArray[np.float64]
+
+
+def known(estimate: Estimate | None) -> Estimate:
+    """Return an estimate that must be there."""
+    assert estimate is not None
+    return estimate
+
+
+def ends(estimate: Estimate | None) -> tuple[float, float]:
+    """Return the ends of an interval that must be there."""
+    found = known(estimate)
+    assert found.low is not None
+    assert found.high is not None
+    return found.low, found.high
 
 
 def request(

@@ -69,6 +69,7 @@ class Scheduler:
         self._simulated = clock.real_s(1.0) == 0.0
         self._steps_since_yield = 0
         self._somebody_ended = False
+        self._alarm: tuple[float, asyncio.Event] | None = None
         self._window = Window(clock.now_s())
 
     @property
@@ -145,6 +146,9 @@ class Scheduler:
         while True:
             if self.idle:
                 self._signal()
+                if self._alarm:
+                    await self._ring(*self._alarm)
+                    continue
                 self._wake.clear()
                 await self._wake.wait()
                 self._due_s = self.clock.now_s()
@@ -256,8 +260,24 @@ class Scheduler:
             await asyncio.sleep(0)
             self._yielded_s = time.monotonic()
 
+    def alarm(self, at_s: float) -> asyncio.Event:
+        """Return what is set at a time of a simulated clock, for one client at a time."""
+        rung = asyncio.Event()
+        self._alarm = (at_s, rung)
+        self._wake.set()
+        return rung
+
+    async def _ring(self, at_s: float, rung: asyncio.Event) -> None:
+        self._alarm = None
+        self.clock.sleep_s(at_s - self.clock.now_s())
+        rung.set()
+        await asyncio.sleep(0)
+
     async def _move_time(self, ahead_s: float) -> None:
         """Live through a step at once; let clients run when a request ended, and now and then."""
+        while self._alarm and self._alarm[0] <= self._due_s:
+            await self._ring(*self._alarm)
+            ahead_s = self._due_s - self.clock.now_s()
         self._steps_since_yield += 1
         if self._somebody_ended or self._steps_since_yield >= _SIMULATED_BURST_STEPS:
             self._somebody_ended = False

@@ -21,7 +21,7 @@ from infra.emulated.text import (
     seed_of,
     tokenize,
 )
-from sweeps.workloads import PROMPT_SETS
+from sweeps.prompt_sets import PROMPT_SETS, built_in
 
 _DIGEST = """
 import hashlib
@@ -77,14 +77,15 @@ def test_ids_that_nobody_had_read_as_unknown() -> None:
     assert render(2**31 + 5) == "\ufffd"
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("reasoning", Kind.THINK), ("code", Kind.CODE), ("chat", Kind.PROSE)]
-)
-def test_each_prompt_set_gets_its_kind(name: str, kind: Kind) -> None:
-    topics = ("a parser for dates", "a scheduler of backups", "a matcher for file names")
-    prompts = [template.format(topic=t) for template in PROMPT_SETS[name] for t in topics]
-    assert {kind_of(prompt) for prompt in prompts} == {kind}
-    assert {kind_of(f"<|im_user|>{prompt}<|im_end|>") for prompt in prompts} == {kind}
+@pytest.mark.parametrize("name", PROMPT_SETS)
+def test_each_prompt_set_gets_its_kind(name: str) -> None:
+    kinds = {
+        "reasoning": Kind.THINK, "code": Kind.CODE, "chat": Kind.PROSE,
+        "edit": Kind.CODE, "quote": Kind.PROSE, "conversation": Kind.PROSE,
+    }  # fmt: skip
+    prompts = [prompt.text for prompt in built_in(name).prompts]
+    assert {kind_of(prompt) for prompt in prompts} == {kinds[name]}
+    assert {kind_of(f"<|im_user|>{prompt}<|im_end|>") for prompt in prompts} == {kinds[name]}
 
 
 def test_the_look_of_the_prompt_decides_the_kind() -> None:

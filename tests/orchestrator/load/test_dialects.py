@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.load.dialects import DIALECTS, Tally, take_events
-from orchestrator.load.http_stream import EventSplitter, ResponseParser
+from orchestrator.load.dialects import DIALECTS, take_reads
+from orchestrator.load.http_answer import EventSplitter, ResponseParser
+from orchestrator.load.http_stream import Read
 from orchestrator.load.seam import Sampling
+from orchestrator.load.tally import Tally
 from sweeps.prompts import Prompt
 
 STREAMS = Path(__file__).parents[2] / "data" / "streams"
@@ -22,8 +24,10 @@ def replay(name: str, places: list[int] | None = None) -> Tally:
     dialect = DIALECTS[name.split("_", maxsplit=1)[0]]
     parser, splitter, tally = ResponseParser(), EventSplitter(), Tally()
     ends = sorted({0, len(data), *(place % len(data) for place in places or [])})
-    for i, (a, b) in enumerate(pairwise(ends)):
-        take_events(dialect, float(i), splitter.feed(parser.feed(data[a:b])), tally)
+    reads = [
+        (float(i), splitter.feed(parser.feed(data[a:b]))) for i, (a, b) in enumerate(pairwise(ends))
+    ]
+    take_reads(dialect, reads, tally)
     return tally
 
 
@@ -31,7 +35,7 @@ def tell(dialect: str, *events: dict[str, object] | bytes) -> Tally:
     tally = Tally()
     for i, event in enumerate(events):
         raw = event if isinstance(event, bytes) else json.dumps(event).encode()
-        take_events(DIALECTS[dialect], float(i), [raw], tally)
+        take_reads(DIALECTS[dialect], [(float(i), [raw])], tally)
     return tally
 
 
@@ -196,3 +200,69 @@ def test_chat_asks_for_running_counts_and_speculation() -> None:
     assert body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
     assert body["return_spec_tokens_details"] is True
     assert body["temperature"] == 0
+
+
+EVENTS = st.one_of(
+    st.builds(words, st.text(max_size=3), st.integers(0, 6)),
+    st.builds(
+        lambda text, total: words(None, total, reasoning_content=text), st.text(), st.just(3)
+    ),
+    st.just(ended()),
+    st.just({"choices": [], "usage": usage(6, prompt_tokens_details={"cached_tokens": 1})}),
+    st.just({"choices": [], "sglext": {"spec_tokens_details": {"spec_verify_ct": 2}}}),
+    st.just({"error": {"message": "out of memory"}}),
+).map(lambda event: json.dumps(event).encode())
+ODD = st.sampled_from(
+    [
+        b"[DONE]",
+        b"{}",
+        b"1",
+        b"[]",
+        b"{},{}",
+        b'{"choices":[{}',
+        b"]",
+        b"{",
+        b'"\xff"',
+        b" ",
+        b"null",
+    ]
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    events=st.lists(st.one_of(EVENTS, EVENTS, EVENTS, ODD), max_size=12),
+    sizes=st.lists(st.integers(1, 4), min_size=12, max_size=12),
+)
+def test_events_taken_together_are_events_taken_one_by_one(
+    events: list[bytes], sizes: list[int]
+) -> None:
+    together, alone = Tally(most_tokens=5), Tally(most_tokens=5)
+    reads: list[Read] = []
+    left = list(events)
+    for number, size in enumerate(sizes):
+        if left:
+            reads.append((float(number), left[:size]))
+            left = left[size:]
+    take_reads(DIALECTS["chat"], reads, together)
+    for now_s, several in reads:
+        for event in several:
+            take_reads(DIALECTS["chat"], [(now_s, [event])], alone)
+    assert told(together) == told(alone)
+
+
+def told(tally: Tally) -> tuple[object, ...]:
+    return (
+        list(tally.times_s), list(tally.tokens), list(tally.chunks), tally.text.getvalue(),
+        tally.fault.partition("(")[0], tally.done, tally.finish_reason, tally.prompt_tokens,
+        tally.cached_tokens, tally.verify_steps,
+    )  # fmt: skip
+
+
+def test_more_tokens_than_asked_for_are_a_fault() -> None:
+    tally = Tally(most_tokens=3)
+    tally.count(3)
+    assert tally.fault == ""
+    tally.count(4)
+    assert "4 tokens were counted of at most 3" in tally.fault
+    assert tally.output_tokens == 3

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.load.http_stream import EventSplitter, HttpError, ResponseParser, Target
+from orchestrator.load.http_answer import EventSplitter, HttpError, ResponseParser, only_event
+from orchestrator.load.http_stream import Target
 
 STREAMS = Path(__file__).parents[2] / "data" / "streams"
 BODY = (
@@ -104,3 +105,43 @@ def test_an_ipv6_host_is_bracketed_in_the_header() -> None:
 def test_only_plain_http_is_spoken(url: str) -> None:
     with pytest.raises(ValueError, match="http"):
         Target.of(url, "/x")
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+LINES = st.sampled_from(
+    [
+        b"data: {}",
+        b"data: ",
+        b"data:{}",
+        b"",
+        b"\r",
+        b"data: a\r",
+        b": c",
+        b"data: \xc3\xa9",
+        b"event: x",
+    ]
+)
+SIZES = st.sampled_from([b"%x", b"%X", b"0%x", b" %x", b"%x;a=b", b"+%x", b"0x%x"])
+
+
+@settings(deadline=None, max_examples=500)
+@given(lines=st.lists(LINES, max_size=4), size=SIZES, wrong=st.integers(-2, 2), end=st.booleans())
+def test_the_short_way_for_usual_reads_says_what_the_long_way_does(
+    lines: list[bytes], size: bytes, wrong: int, end: bool
+) -> None:
+    body = b"".join(line + b"\n" for line in lines)
+    data = size % max(0, len(body) + wrong) + b"\r\n" + body + (b"\r\n" if end else b"")
+    event = only_event(data)
+    if event:
+        parser, splitter = ResponseParser(), EventSplitter()
+        assert splitter.feed(parser.feed(HEAD)) == []
+        assert splitter.feed(parser.feed(data)) == [event]
+        assert parser.is_between_chunks
+        assert splitter.is_between_events
+
+
+def test_the_short_way_is_taken_by_what_sglang_sends() -> None:
+    data = (STREAMS / "chat_ngram.http").read_bytes()
+    frames = data.partition(b"\r\n\r\n")[2].split(b"\n\n\r\n")[:-1]
+    assert all(only_event(frame + b"\n\n\r\n") for frame in frames)
+    assert len(frames) > 20

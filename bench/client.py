@@ -1,0 +1,294 @@
+"""What it costs to read streams with our client, beside the clients that others measure with.
+
+    python bench/client.py
+
+makes an environment for each of them, once, under bench/out (pins in bench/peers), and runs all
+side by side against one server that sends 64 streams in step, a token a chunk. The cost is
+marginal: two lengths of the same load, the difference of the whole tool's processor time over the
+difference of the chunks, so that start-up drops out. `..._token_over_truth_ratio` is the time per
+token that a tool reports over the one that was sent. A client that is not there has no figures;
+the reason is told on the error output. `--quick` runs ours alone and installs nothing.
+
+Then ours alone: on one core at twice the pace, with each arrival held against its sending; and
+against the emulated host with n-gram speculation, 1 to 8 tokens a chunk, held against the engine
+itself at the same seed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from infra.clock import ScaledClock
+from infra.emulated.engine import EmulatedEngine
+from infra.emulated.serving.requests import read_chat
+from infra.emulated.serving.validation import read_body
+from infra.emulated.settings import make_settings
+from infra.emulated.truth import TRUTHS
+from infra.sglang.flags import NEWEST
+from orchestrator.load.client import StreamingClient
+from orchestrator.load.dialects import DIALECTS
+from orchestrator.load.seam import Sampling
+from peers.environments import AbsentError
+from peers.servers import Paced, Sent, emulated_server, paced_server
+from peers.sides import OURS, PEERS, Load, Side, Told
+from reporting.program import Figures, run
+from sweeps.prompts import Prompt, prompts_of
+from sweeps.records import PassRecord
+from sweeps.values import Value
+
+METERED = Path(__file__).parent / "peers" / "metered.py"
+STREAMS = 64
+RATE_PER_S, FAST_RATE_PER_S = 500.0, 1000.0
+DEADLINE_S = 240.0
+SCALE = 10.0
+SPECULATING = ("--model-path", "founding-model", "--tp-size", "8", "--speculative-algorithm",
+               "NGRAM", "--speculative-num-draft-tokens", "8")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured."""
+
+    rounds: int
+    lengths_tokens: tuple[int, int]
+    fast_tokens: int
+    speculated: tuple[int, int]
+    """Requests, and tokens of each."""
+
+
+FULL = Effort(2, (1_000, 6_000), 10_000, (8, 384))
+QUICK = Effort(1, (100, 600), 1_000, (2, 128))
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one client took for a load, and what it said of it."""
+
+    cpu_s: float
+    chunks: int
+    token_over_truth: float
+
+
+def measure(quick: bool) -> Figures:
+    """Return all figures."""
+    effort = QUICK if quick else FULL
+    return {
+        **side_by_side(effort, quick=quick),
+        **on_one_core(effort.fast_tokens),
+        **speculating(*effort.speculated),
+    }
+
+
+def side_by_side(effort: Effort, *, quick: bool) -> dict[str, float]:
+    """Return the marginal cost of each client that is there, in rounds that hold all of them."""
+    sides = [OURS] if quick else [OURS, *present(PEERS)]
+    short_tokens, long_tokens = effort.lengths_tokens
+    rounds = [
+        {side.name: (cost(side, short_tokens), cost(side, long_tokens)) for side in sides}
+        for _ in range(effort.rounds)
+    ]
+    figures: dict[str, float] = {"peers_count": len(sides) - 1}
+    for side in sides:
+        pairs = [one[side.name] for one in rounds]
+        found = [_marginal_ms(*pair) for pair in pairs]
+        figures[f"{side.name}_cpu_per_1000_chunks_ms"] = median(found)
+        figures[f"{side.name}_cpu_per_1000_chunks_min_ms"] = min(found)
+        figures[f"{side.name}_cpu_per_1000_chunks_max_ms"] = max(found)
+        figures[f"{side.name}_start_cpu_s"] = median(
+            short.cpu_s - _marginal_ms(short, long) * short.chunks / 1e6 for short, long in pairs
+        )
+        said = [long.token_over_truth for _, long in pairs]
+        figures[f"{side.name}_token_over_truth_ratio"] = median(said)
+        if side is not OURS:
+            ratios = [_marginal_ms(*one["ours"]) / _marginal_ms(*one[side.name]) for one in rounds]
+            figures[f"ours_over_{side.name}_ratio"] = median(ratios)
+    return figures
+
+
+def present(peers: Sequence[Side]) -> list[Side]:
+    """Return the clients whose environments are there or can be made; tell why others are not."""
+    found = []
+    for side in peers:
+        try:
+            if side.environment is not None:
+                side.environment.make()
+        except AbsentError as error:
+            print(f"{side.name} is absent: {error}", file=sys.stderr)
+        else:
+            found.append(side)
+    return found
+
+
+def cost(side: Side, tokens: int) -> Cost:
+    """Run one client once."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        paced_server(RATE_PER_S, cpu=_cores()[0]) as server,
+    ):
+        place = Path(folder)
+        load = Load(server.url, STREAMS, tokens, place)
+        output, cpu_s = _metered(side, load)
+        told_ms = side.token_ms(place, output)
+    chunks = sum(len(sent.tokens) for sent in server.sent)
+    return Cost(cpu_s, chunks, told_ms / _sent_token_ms(server.sent))
+
+
+def on_one_core(tokens: int) -> dict[str, float]:
+    """Return how well our client keeps up at the higher pace, on a core of its own."""
+    with paced_server(FAST_RATE_PER_S, cpu=_cores()[0]) as server, _on_core(_cores()[-1]):
+        argv = (*OURS.argv(sys.executable, Load(server.url, STREAMS, tokens, Path())), "--arrivals")
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    told: Told = json.loads(done.stdout)
+    lags_s = sorted(_lags_s(told, server))
+    late_s = sorted(server.late_s)
+    return {
+        "fast_rate_error_ratio": abs(_sent_token_ms(server.sent) / told["token_ms"] - 1),
+        "fast_lag_p50_ms": lags_s[len(lags_s) // 2] * 1e3,
+        "fast_lag_p99_ms": lags_s[int(len(lags_s) * 0.99)] * 1e3,
+        "fast_client_cpu_ratio": told["cpu_fraction"],
+        "fast_own_lag_p99_ms": told["lag_p99_s"] * 1e3,
+        "fast_server_late_p99_ms": late_s[int(len(late_s) * 0.99)] * 1e3,
+    }
+
+
+def speculating(requests: int, tokens: int) -> dict[str, float]:
+    """Return what our client says of the emulated host, over what its engine says of itself."""
+    sampling = Sampling(max_tokens=tokens, ignore_eos=True)
+    prompts = prompts_of(f"speculate {number}" for number in range(requests))
+    with emulated_server(SPECULATING, SCALE) as url:
+        record = StreamingClient(ScaledClock(SCALE)).run_pass(
+            url,
+            prompts,
+            sampling,
+            concurrency=1,
+            dialect="chat",
+            deadline_s=1e6,
+            silence_s=1e4,
+            on_progress=lambda _: None,
+            should_stop=lambda: False,
+        )
+    truth = engine_truth(prompts, sampling)
+    said = Said.of(record)
+    return {
+        "speculating_chunk_tokens": said.tokens / said.chunks,
+        "speculating_rate_error_ratio": abs(said.tokens_per_s / truth.tokens_per_s - 1),
+        "speculating_tpot_error_ratio": abs(said.tpot_s / truth.tpot_s - 1),
+        "speculating_accept_length_error_ratio": abs(said.accept_length / truth.accept_length - 1),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Rates over some requests, one after the other, the first arrival of each left out."""
+
+    tokens: int
+    chunks: int
+    tokens_per_s: float
+    tpot_s: float
+    accept_length: float
+
+    @classmethod
+    def of(cls, record: PassRecord) -> "Said":
+        """Read them from what the client brought."""
+        requests = record.requests
+        tokens = sum(r.decode_tokens for r in requests)
+        return cls(
+            tokens=tokens,
+            chunks=sum(r.decode_chunks for r in requests),
+            tokens_per_s=tokens / sum(r.decode_s for r in requests),
+            tpot_s=sum(r.decode_s / r.decode_tokens for r in requests) / len(requests),
+            accept_length=sum(r.output_tokens - 1 for r in requests)
+            / sum(r.verify_steps or 0 for r in requests),
+        )
+
+
+def engine_truth(prompts: Sequence[Prompt], sampling: Sampling) -> Said:
+    """Run the same requests in an engine of the same seed, after the server's own warm-up."""
+    given: dict[str, Value] = {
+        "model_path": "founding-model", "tp_size": 8,
+        "speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 8,
+    }  # fmt: skip
+    engine = EmulatedEngine(make_settings(given, {}, NEWEST), TRUTHS["M"], 0)
+    list(engine.steps("The capital city of France is", 8))
+    tokens = verifies = 0
+    durations_s: list[float] = []
+    tpots_s: list[float] = []
+    for prompt in prompts:
+        body = read_body(DIALECTS["chat"].body(prompt, sampling))
+        request = read_chat(body, engine).generation
+        engine.prefill([request])
+        steps = []
+        while not request.finished:
+            steps += engine.decode([request])
+        spent_s = sum(step.duration_s for step in steps)
+        brought = sum(len(step.tokens) for step in steps)
+        tokens += brought
+        verifies += sum(step.verifies for step in steps)
+        durations_s.append(spent_s)
+        tpots_s.append(spent_s / brought)
+    rate_per_s = tokens / sum(durations_s)
+    return Said(tokens, verifies, rate_per_s, sum(tpots_s) / len(tpots_s), tokens / verifies)
+
+
+def _metered(side: Side, load: Load) -> tuple[str, float]:
+    """Run a client and return its output and the processor time of all its processes."""
+    account = load.folder / "cpu.json"
+    done = subprocess.run(
+        [sys.executable, str(METERED), str(account), f"{DEADLINE_S:g}",
+         *side.argv(side.python, load)],
+        cwd=load.folder, env=side.environment.variables if side.environment else None,
+        capture_output=True, text=True, timeout=DEADLINE_S + 60, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        sys.exit(f"{side.name} failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout, float(json.loads(account.read_text())["cpu_s"])
+
+
+def _marginal_ms(short: Cost, long: Cost) -> float:
+    return (long.cpu_s - short.cpu_s) / (long.chunks - short.chunks) * 1e6
+
+
+def _sent_token_ms(sent: Sequence[Sent]) -> float:
+    """Return the mean time per token of all streams as they were sent."""
+    spent_s = sum(one.times_s[-1] - one.times_s[0] for one in sent)
+    return spent_s / sum(one.tokens[-1] - one.tokens[0] for one in sent) * 1e3
+
+
+def _lags_s(told: Told, server: Paced) -> Iterator[float]:
+    """Yield how long each chunk took from its sending to the time that our client gave it."""
+    for number, stream in enumerate(told["streams"]):
+        (sent,) = (one for one in server.sent if one.prompt == f"stream {number}")
+        at = 0
+        for time_s, tokens in zip(stream["times_s"], stream["tokens"], strict=True):
+            while at < len(sent.tokens) and sent.tokens[at] <= tokens:
+                yield time_s + told["origin_s"] - sent.times_s[at]
+                at += 1
+
+
+@contextmanager
+def _on_core(core: int) -> Iterator[None]:
+    """Let what is started in this time run on one core, before all others there if it may."""
+    before, scheduler = os.sched_getaffinity(0), os.sched_getscheduler(0)
+    os.sched_setaffinity(0, {core})
+    with suppress(OSError):  # not everybody may
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, scheduler, os.sched_param(0))
+        os.sched_setaffinity(0, before)
+
+
+def _cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+if __name__ == "__main__":
+    run(__doc__ or "", measure)

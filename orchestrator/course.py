@@ -1,0 +1,207 @@
+"""The passes that a trial makes over a ready server, in their order, and what each is for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from orchestrator.load.arrivals import Arrivals
+from orchestrator.load.seam import LoadClient, PassProgress, Sampling
+from sweeps.prompts import Prompt
+from sweeps.records import Baseline, EndReason, Measurement, PassRecord
+from sweeps.results import Phase
+from sweeps.workloads import Workload
+
+WARM_UP_TOKENS = 64
+SETTLED_FRACTION = 0.03
+"""A pass whose accept length gains less than this on the one before has nothing left to learn."""
+
+PREPARING_SHARE = 0.25
+"""Of the time that is left, the most that the cold pass takes, and then the generated warm-up."""
+
+MOST_OPEN_STREAMS = 256
+
+
+class Stage(Protocol):
+    """The trial around the passes: it knows the time, the server and who wants it to end."""
+
+    def enter(self, phase: Phase) -> None:
+        """Begin a phase."""
+        ...
+
+    def left_s(self) -> float:
+        """Return how much of the trial's time is left, in the host's seconds."""
+        ...
+
+    def should_stop(self) -> bool:
+        """Tell whether a running pass is to end now."""
+        ...
+
+    def progress(self, seen: PassProgress) -> None:
+        """Take the state of a running pass."""
+        ...
+
+    def keep(self, record: PassRecord) -> None:
+        """Write a pass down, and end the trial if it shows that it must."""
+        ...
+
+    def flush(self) -> None:
+        """Empty the server's caches, proved."""
+        ...
+
+
+@dataclass(slots=True)
+class Course:
+    """What was measured so far. A trial that is cut off keeps what is here."""
+
+    workload: Workload
+    client: LoadClient
+    url: str
+    silence_s: float
+    plain: bool
+    stage: Stage
+    cold: PassRecord | None = None
+    measured: PassRecord | None = None
+    probes: list[PassRecord] = field(default_factory=list)
+    loaded: list[PassRecord] = field(default_factory=list)
+    unmade: list[str] = field(default_factory=list)
+    """Passes for which no time was left."""
+
+    def run(self, before_measured: Callable[[], None]) -> None:
+        """Make all passes; `before_measured` is called when the measured one is about to begin."""
+        work = self.workload
+        self._pass(Phase.WARMING, work.warm_up(), max_tokens=WARM_UP_TOKENS)
+        if work.probe_s > 0:
+            self._probe()
+        self.stage.flush()
+        if work.cold_prompts:
+            limit_s = PREPARING_SHARE * self.stage.left_s()
+            self.cold = self._pass(Phase.COLD, work.cold(), limit_s=limit_s)
+        if not self.plain:
+            self._settle()
+        before_measured()
+        self.stage.enter(Phase.MEASURING)
+        self.measured = record = self._load(work.measured(), work.concurrency)
+        self.stage.keep(record)
+        for concurrency in work.concurrencies:
+            self._loaded(concurrency)
+        if work.requests_per_s:
+            self._open_loop(work.requests_per_s)
+
+    def measurement(self, baseline: Baseline | None) -> Measurement | None:
+        """Return what metrics are computed from; None where the measured pass never began."""
+        if self.measured is None:
+            return None
+        single = next((p for p in self.probes if p.concurrency == 1), None)
+        return Measurement(
+            self.cold,
+            self.measured,
+            plain=self.plain,
+            probe=single,
+            loaded=tuple(self.loaded),
+            baseline=baseline,
+        )
+
+    def _probe(self) -> None:
+        """Time steps alone: long answers, no cache to care for, the same for every variant."""
+        work = self.workload
+        for concurrency in work.streams:
+            record = self._pass(
+                Phase.PROBING,
+                work.probe(concurrency),
+                max_tokens=work.probe_tokens,
+                concurrency=concurrency,
+                limit_s=work.probe_s,
+                ignore_eos=True,
+            )
+            self.probes.append(record)
+
+    def _settle(self) -> None:
+        """Let the server generate until its drafter has learnt what such prompts teach.
+
+        The passes share no prompt: a repeated one would replay its own answer.
+        """
+        before: float | None = None
+        keeps_s = (1 - PREPARING_SHARE) * self.stage.left_s()
+        for number in range(self.workload.warming_passes):
+            limit_s = self.stage.left_s() - keeps_s
+            if limit_s <= 0:
+                return
+            record = self._pass(Phase.SETTLING, self.workload.warming(number), limit_s=limit_s)
+            length = _accept_length(record)
+            if length is None or (before and length < before * (1 + SETTLED_FRACTION)):
+                return
+            before = length
+
+    def _loaded(self, concurrency: int) -> None:
+        if self.stage.left_s() <= 0:
+            self.unmade.append(f"{concurrency} streams")
+            return
+        prompts = self.workload.loaded(concurrency)
+        self.loaded.append(self._pass(Phase.LOADED, prompts, concurrency=concurrency))
+
+    def _open_loop(self, rate_per_s: float) -> None:
+        if self.stage.left_s() <= 0:
+            self.unmade.append("the open loop")
+            return
+        arrivals = Arrivals(rate_per_s, seed=self.workload.seed)
+        prompts = self.workload.open_loop()
+        self._pass(Phase.OPEN_LOOP, prompts, concurrency=MOST_OPEN_STREAMS, arrivals=arrivals)
+
+    def _pass(
+        self,
+        phase: Phase,
+        prompts: Sequence[Prompt],
+        *,
+        max_tokens: int | None = None,
+        concurrency: int | None = None,
+        limit_s: float | None = None,
+        ignore_eos: bool | None = None,
+        arrivals: Arrivals | None = None,
+    ) -> PassRecord:
+        self.stage.enter(phase)
+        record = self._load(
+            prompts,
+            concurrency or self.workload.concurrency,
+            max_tokens=max_tokens,
+            limit_s=limit_s,
+            ignore_eos=ignore_eos,
+            arrivals=arrivals,
+        )
+        self.stage.keep(record)
+        return record
+
+    def _load(
+        self,
+        prompts: Sequence[Prompt],
+        concurrency: int,
+        *,
+        max_tokens: int | None = None,
+        limit_s: float | None = None,
+        ignore_eos: bool | None = None,
+        arrivals: Arrivals | None = None,
+    ) -> PassRecord:
+        work, stage = self.workload, self.stage
+        return self.client.run_pass(
+            self.url,
+            prompts,
+            Sampling(
+                max_tokens=max_tokens or work.max_tokens,
+                temperature=work.temperature,
+                seed=work.sampling_seed,
+                ignore_eos=work.ignore_eos if ignore_eos is None else ignore_eos,
+            ),
+            concurrency=concurrency,
+            dialect=work.dialect,
+            deadline_s=min(limit_s or work.measure_s, work.measure_s, stage.left_s()),
+            silence_s=self.silence_s,
+            on_progress=stage.progress,
+            should_stop=stage.should_stop,
+            arrivals=arrivals,
+        )
+
+
+def _accept_length(record: PassRecord) -> float | None:
+    """Return tokens per verify step of the finished requests; None without a verify."""
+    told = [r for r in record.requests if r.end is EndReason.FINISHED and r.verify_steps]
+    steps = sum(r.verify_steps or 0 for r in told)
+    return sum(r.output_tokens - 1 for r in told) / steps if steps else None

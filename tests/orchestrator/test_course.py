@@ -1,0 +1,130 @@
+"""The passes of a trial: their order, what each is for, and what becomes of a broken variant."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator import simulation
+from orchestrator.job import TrialJob
+from orchestrator.simulation import simulated_tools
+from orchestrator.trial import run_trial
+from sweeps import Budget, Choice, EngineName, HostSpec, IntRange, Model, Sweep, Workload
+from sweeps.config import Config
+from sweeps.quality import Verdict
+from sweeps.ranking import rank
+from sweeps.records import Baseline
+from sweeps.results import Outcome, TrialResult
+from sweeps.values import Value
+from tests.orchestrator.running import sweep_run
+from tests.orchestrator.test_simulation import Follower
+
+NGRAM: dict[str, Value] = {"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 4}
+PLAIN: dict[str, Value] = {"speculative_algorithm": None}
+WORK = Workload(
+    prompts="code", max_tokens=256, cold_prompts=4, measured_prompts=6, concurrencies=(2, 4)
+)
+SWEEP = Sweep(
+    name="course",
+    model=Model("any/model"),
+    axes=[
+        Choice("speculative_algorithm", [None, "NGRAM"]),
+        IntRange("speculative_num_draft_tokens", 2, 3, {"speculative_algorithm": "NGRAM"}),
+    ],
+    fixed={"tp_size": 8},
+    workload=WORK,
+    budget=Budget(trials=3, trial_s=1e6),
+    hosts=[HostSpec(engine=EngineName.EMULATED)],
+)
+
+
+def trial(
+    folder: Path, config: dict[str, Value], sweep: Sweep = SWEEP, baseline: Baseline | None = None
+) -> TrialResult:
+    host = sweep.hosts[0]
+    job = TrialJob("c-1", "c", 1, sweep, Config.of(config), host, folder, baseline=baseline)
+    return run_trial(job, simulated_tools(), Follower())
+
+
+def spool(folder: Path, kind: str) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in (folder / "spool.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == kind]
+
+
+def phases(folder: Path) -> list[object]:
+    return [line["phase"] for line in spool(folder, "phase")]
+
+
+def test_a_speculative_trial_makes_every_pass(tmp_path: Path) -> None:
+    work = replace(WORK, requests_per_s=0.5, open_loop_prompts=4)
+    result = trial(tmp_path, NGRAM, replace(SWEEP, workload=work), Baseline(12.2, 12.1, 12.3))
+    assert result.outcome is Outcome.MEASURED, result.reason
+    made = phases(tmp_path)
+    assert made[1:5] == ["warming", "step probe", "step probe", "step probe"]
+    assert made[5] == "cold pass"
+    assert 2 <= made.count("generated warm-up") <= work.warming_passes
+    assert made[-6:] == [
+        "measuring", "loaded pass", "loaded pass", "open loop", "stopping", "clean",
+    ]  # fmt: skip
+    for metric in ("steps_per_s", "accept_length_cold", "decode_tok_s_c2", "decode_tok_s_c4"):
+        assert result.value(metric) is not None, metric
+    rate, length, steps = (
+        result.estimates[m].value for m in ("decode_tok_s", "accept_length", "steps_per_s")
+    )
+    assert length * steps == pytest.approx(rate, rel=0.03)
+    speed_up, break_even = result.value("speed_up"), result.value("break_even")
+    assert speed_up is not None
+    assert break_even is not None
+    assert speed_up * break_even == pytest.approx(length, rel=0.01)
+
+
+def test_plain_decode_has_nothing_to_settle(tmp_path: Path) -> None:
+    result = trial(tmp_path, PLAIN)
+    assert result.outcome is Outcome.MEASURED
+    assert "generated warm-up" not in phases(tmp_path)
+    assert result.value("accept_length") == 1
+
+
+def test_no_prompt_is_sent_twice(tmp_path: Path) -> None:
+    trial(tmp_path, NGRAM)
+    keys = [line.get("prompt_key") for line in spool(tmp_path, "request")]
+    assert all(keys)
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_trial_out_of_time_says_which_passes_it_lacks(tmp_path: Path) -> None:
+    whole = trial(tmp_path / "whole", PLAIN)
+    loaded_s = whole.phase_s["loaded pass"]
+    spent_s = sum(s for name, s in whole.phase_s.items() if name not in ("stopping", "clean"))
+    budget = replace(SWEEP.budget, trial_s=spent_s - loaded_s * 0.9)
+    result = trial(tmp_path / "cut", PLAIN, replace(SWEEP, budget=budget))
+    assert result.outcome is Outcome.MEASURED
+    assert "4 streams" in result.reason
+    assert result.value("decode_tok_s") == pytest.approx(whole.value("decode_tok_s"), rel=0.02)
+    assert result.value("decode_tok_s_c4") is None
+
+
+def test_broken_text_is_marked_and_never_recommended(tmp_path: Path) -> None:
+    world = tmp_path / "world.toml"
+    world.write_text("[speed]\ncorrupt_verify = true\n")
+    host = replace(SWEEP.hosts[0], scenario=str(world))
+    run = sweep_run(
+        replace(SWEEP, hosts=[host], early_stopping=False,
+                workload=replace(WORK, concurrencies=(), measured_prompts=2)),
+        tmp_path,
+    )  # fmt: skip
+    simulation.drive(run)
+    verdicts = {result.config.algorithm: result.quality for result in run.results}
+    assert verdicts == {None: Verdict.SAME, "NGRAM": Verdict.BROKEN}
+    ranking = rank(run.results, "decode_tok_s", higher_is_better=True)
+    assert [standing.config.is_plain for standing in ranking.standings] == [True]
+
+
+def test_sound_text_is_the_same_and_survives_a_resume(tmp_path: Path) -> None:
+    sweep = replace(SWEEP, early_stopping=False, workload=replace(WORK, concurrencies=()))
+    run = sweep_run(sweep, tmp_path)
+    simulation.drive(run)
+    assert {result.quality for result in run.results} == {Verdict.SAME}
+    again = sweep_run(sweep, tmp_path)
+    assert [result.quality for result in again.results] == [r.quality for r in run.results]
