@@ -19,8 +19,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -149,7 +150,7 @@ def on_one_core(tokens: int) -> dict[str, float]:
     lags_s = sorted(_lags_s(told, server))
     late_s = sorted(server.late_s)
     return {
-        "fast_rate_error_ratio": abs(_sent_token_ms(server.sent) / told["token_ms"] - 1),
+        "fast_rate_error_ratio": abs(_steady_s(server.sent) / _steady_s(_seen(told)) - 1),
         "fast_lag_p50_ms": lags_s[len(lags_s) // 2] * 1e3,
         "fast_lag_p99_ms": lags_s[int(len(lags_s) * 0.99)] * 1e3,
         "fast_client_cpu_ratio": told["cpu_fraction"],
@@ -261,6 +262,21 @@ def _sent_token_ms(sent: Sequence[Sent]) -> float:
     return spent_s / sum(one.tokens[-1] - one.tokens[0] for one in sent) * 1e3
 
 
+def _seen(told: Told) -> list[Sent]:
+    """Return what our client saw of each stream."""
+    return [Sent("", one["tokens"], one["times_s"]) for one in told["streams"]]
+
+
+def _steady_s(streams: Sequence[Sent]) -> float:
+    """Return the time per token of all streams, the first tenth of each left out."""
+    spent_s = tokens = 0.0
+    for one in streams:
+        begin = bisect_left(one.tokens, one.tokens[-1] / 10)
+        spent_s += one.times_s[-1] - one.times_s[begin]
+        tokens += one.tokens[-1] - one.tokens[begin]
+    return spent_s / tokens
+
+
 def _lags_s(told: Told, server: Paced) -> Iterator[float]:
     """Yield how long each chunk took from its sending to the time that our client gave it."""
     for number, stream in enumerate(told["streams"]):
@@ -274,15 +290,12 @@ def _lags_s(told: Told, server: Paced) -> Iterator[float]:
 
 @contextmanager
 def _on_core(core: int) -> Iterator[None]:
-    """Let what is started in this time run on one core, before all others there if it may."""
-    before, scheduler = os.sched_getaffinity(0), os.sched_getscheduler(0)
+    """Let what is started in this time run on one core."""
+    before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
-    with suppress(OSError):  # not everybody may
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
     try:
         yield
     finally:
-        os.sched_setscheduler(0, scheduler, os.sched_param(0))
         os.sched_setaffinity(0, before)
 
 

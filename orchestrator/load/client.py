@@ -109,7 +109,7 @@ class _Pass:
         """Fly all requests to their ends.
 
         It returns nothing: `asyncio.Runner` has the result of its main task written out as text
-        when it puts the signal handler back (CPython 3.11 to 3.13), and a record is long.
+        when it puts the signal handler back (CPython 3.11), and a record is long.
         """
         loop = asyncio.get_running_loop()
         started_s = self._started_s = self._clock.now_s()
@@ -159,7 +159,7 @@ class _Pass:
         for prompt in self._prompts:
             if self._stopped is not None:
                 return
-            await self._fly(self._book(), prompt)
+            await self._fly(self._book(prompt))
 
     async def _work_to_schedule(self, arrivals: Arrivals) -> None:
         """Book each request when it is due. It flies at once, or when one of the others is over."""
@@ -170,22 +170,22 @@ class _Pass:
                 await self._wait_until(due_s)
                 if self._stopped is not None:
                     return
-                group.create_task(self._fly_in_turn(self._book(due_s), prompt, slots))
+                group.create_task(self._fly_in_turn(self._book(prompt, due_s), slots))
 
-    async def _fly_in_turn(self, flight: Flight, prompt: Prompt, slots: asyncio.Semaphore) -> None:
+    async def _fly_in_turn(self, flight: Flight, slots: asyncio.Semaphore) -> None:
         async with slots:
             if not flight.over:
-                await self._fly(flight, prompt)
+                await self._fly(flight)
 
-    def _book(self, scheduled_s: float | None = None) -> Flight:
-        flight = Flight(self._order, self._clock, len(self._flights), scheduled_s)
+    def _book(self, prompt: Prompt, scheduled_s: float | None = None) -> Flight:
+        flight = Flight(self._order, prompt, self._clock, len(self._flights), scheduled_s)
         self._flights.append(flight)
         return flight
 
-    async def _fly(self, flight: Flight, prompt: Prompt) -> None:
+    async def _fly(self, flight: Flight) -> None:
         self._aloft.add(flight)
         try:
-            await flight.fly(prompt)
+            await flight.fly()
         finally:
             self._aloft.discard(flight)
         self.event_reads += flight.event_reads

@@ -40,17 +40,23 @@ class Flight:
     """
 
     def __init__(
-        self, order: Order, clock: Clock, number: int = 0, scheduled_s: float | None = None
+        self,
+        order: Order,
+        prompt: Prompt,
+        clock: Clock,
+        number: int = 0,
+        scheduled_s: float | None = None,
     ) -> None:
         self.tally = Tally(most_tokens=order.sampling.max_tokens)
         self.end: EndReason | None = None
         self.event_reads = 0
         self.several_event_reads = 0
         self._order = order
+        self._prompt = prompt
         self._clock = clock
         self._number = number
         self._scheduled_s = scheduled_s
-        self._detail = self._prompt_key = ""
+        self._detail = ""
         self._begun_s = self._ended_s = clock.now_s()
         self._post: StreamedPost | None = None
         self._over = asyncio.Event()
@@ -71,12 +77,11 @@ class Flight:
         """Return how much has come that was not read yet."""
         return self._post.unread_bytes if self._post else 0
 
-    async def fly(self, prompt: Prompt) -> None:
+    async def fly(self) -> None:
         """Send the request and wait until it has ended. The connection is closed on return."""
         loop = asyncio.get_running_loop()
-        self._prompt_key = prompt.key
         target, dialect = self._order.target, self._order.dialect
-        request = target.post(dialect.body(prompt, self._order.sampling))
+        request = target.post(dialect.body(self._prompt, self._order.sampling))
         post = StreamedPost(request, self._clock, self._on_reads, self._on_end, self._number)
         self._begun_s, self._post = self._clock.now_s(), post
         host, port = target.host, target.port
@@ -126,7 +131,7 @@ class Flight:
             text=tally.text.getvalue(),
             chunks=() if tally.chunk_count == len(tally.chunks) else tuple(tally.chunks),
             scheduled_s=self._scheduled_s,
-            prompt_key=self._prompt_key,
+            prompt_key=self._prompt.key,
         )
 
     def _curve(self, counts: Sequence[int]) -> Curve:

@@ -23,14 +23,15 @@ class HealthMeter:
         self._wall_s = self._thread_s = self._process_s = 0.0
 
     async def watch(self) -> None:
-        """Sleep in short ticks and note how late each ends; at some, what had not been read."""
+        """Sleep in short ticks and note how late each ends; after some, what is unread."""
         begun = time.monotonic(), time.thread_time(), time.process_time()
         try:
             while True:
                 before_s = time.monotonic()
                 await asyncio.sleep(_TICK_WALL_S)
-                self._lags_s.append(max(0.0, time.monotonic() - before_s - _TICK_WALL_S))
-                if len(self._lags_s) % _TICKS_PER_LOOK == 0:
+                lag_s = max(0.0, time.monotonic() - before_s - _TICK_WALL_S)
+                self._lags_s.append(lag_s)
+                if lag_s > _TICK_WALL_S or len(self._lags_s) % _TICKS_PER_LOOK == 0:
                     self._unread_bytes.append(self._look_unread_bytes())
         finally:
             self._wall_s = time.monotonic() - begun[0]

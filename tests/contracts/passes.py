@@ -20,8 +20,8 @@ def run(  # noqa: PLR0913 - the terms of a pass
     max_tokens: int = 100_000,
     arrivals: Arrivals | None = None,
     concurrency: int = 1,
-    deadline_s: float = 60.0,
-    silence_s: float = 60.0,
+    deadline_s: float = 6_000.0,
+    silence_s: float = 3_000.0,
     on_progress: Callable[[PassProgress], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> PassRecord:

@@ -20,6 +20,8 @@ from sweeps.values import Value
 from tests.orchestrator.running import sweep_run
 from tests.orchestrator.test_simulation import Follower
 
+pytestmark = pytest.mark.slow
+
 NGRAM: dict[str, Value] = {"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 4}
 PLAIN: dict[str, Value] = {"speculative_algorithm": None}
 WORK = Workload(

@@ -19,6 +19,8 @@ from sweeps.results import Outcome, TrialResult
 from sweeps.values import Value
 from tests.orchestrator.running import sweep_run
 
+pytestmark = pytest.mark.slow
+
 HOST = HostSpec(engine=EngineName.EMULATED, time_scale=50)
 NGRAM: dict[str, Value] = {"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 4}
 SWEEP = Sweep(
@@ -62,7 +64,6 @@ def trial(
     return run_trial(job, tools, follower or Follower())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("config", [{"speculative_algorithm": None}, NGRAM], ids=["plain", "ngram"])
 def test_both_forms_give_the_same_figures(tmp_path: Path, config: dict[str, Value]) -> None:
     wire = trial(tmp_path / "wire", local_tools(HOST), config)
