@@ -6,8 +6,10 @@ makes an environment for each of them, once, under bench/out (pins in bench/peer
 side by side against one server that sends 64 streams in step, a token a chunk. The cost is
 marginal: two lengths of the same load, the difference of the whole tool's processor time over the
 difference of the chunks, so that start-up drops out. `..._token_over_truth_ratio` is the time per
-token that a tool reports over the one that was sent. A client that is not there has no figures;
-the reason is told on the error output. `--quick` runs ours alone and installs nothing.
+token that a tool reports over the one that was sent: a client that cannot keep up says more, and
+costs less, since its reads hold several chunks. SGLang's own are therefore also compared at a pace
+that all of them keep (`calm_...`). A client that is not there has no figures; the reason is told on
+the error output. It takes some twelve minutes; `--quick` runs ours alone and installs nothing.
 
 Then ours alone: on one core at twice the pace, with each arrival held against its sending; and
 against the emulated host with n-gram speculation, 1 to 8 tokens a chunk, held against the engine
@@ -38,7 +40,7 @@ from orchestrator.load.dialects import DIALECTS
 from orchestrator.load.seam import Sampling
 from peers.environments import AbsentError
 from peers.servers import Paced, Sent, emulated_server, paced_server
-from peers.sides import OURS, PEERS, Load, Side, Told
+from peers.sides import OURS, PEERS, SGLANG_PYTHON, SGLANG_RUST, Load, Side, Told
 from reporting.program import Figures, run
 from sweeps.prompts import Prompt, prompts_of
 from sweeps.records import PassRecord
@@ -46,7 +48,7 @@ from sweeps.values import Value
 
 METERED = Path(__file__).parent / "peers" / "metered.py"
 STREAMS = 64
-RATE_PER_S, FAST_RATE_PER_S = 500.0, 1000.0
+RATE_PER_S, CALM_RATE_PER_S, FAST_RATE_PER_S = 500.0, 200.0, 1000.0
 DEADLINE_S = 240.0
 SCALE = 10.0
 SPECULATING = ("--model-path", "founding-model", "--tp-size", "8", "--speculative-algorithm",
@@ -80,36 +82,41 @@ class Cost:
 def measure(quick: bool) -> Figures:
     """Return all figures."""
     effort = QUICK if quick else FULL
+    peers = [] if quick else present(PEERS)
+    calm = [side for side in peers if side in (SGLANG_PYTHON, SGLANG_RUST)]
     return {
-        **side_by_side(effort, quick=quick),
+        "peers_count": len(peers),
+        **side_by_side(effort, [OURS, *peers], RATE_PER_S),
+        **(side_by_side(effort, [OURS, *calm], CALM_RATE_PER_S, "calm_") if calm else {}),
         **on_one_core(effort.fast_tokens),
         **speculating(*effort.speculated),
     }
 
 
-def side_by_side(effort: Effort, *, quick: bool) -> dict[str, float]:
-    """Return the marginal cost of each client that is there, in rounds that hold all of them."""
-    sides = [OURS] if quick else [OURS, *present(PEERS)]
-    short_tokens, long_tokens = effort.lengths_tokens
+def side_by_side(
+    effort: Effort, sides: Sequence[Side], rate_per_s: float, prefix: str = ""
+) -> dict[str, float]:
+    """Return the marginal cost of each client at a pace, in rounds that hold all of them."""
+    lengths = [int(tokens * rate_per_s / RATE_PER_S) for tokens in effort.lengths_tokens]
     rounds = [
-        {side.name: (cost(side, short_tokens), cost(side, long_tokens)) for side in sides}
+        {side.name: [cost(side, tokens, rate_per_s) for tokens in lengths] for side in sides}
         for _ in range(effort.rounds)
     ]
-    figures: dict[str, float] = {"peers_count": len(sides) - 1}
+    figures: dict[str, float] = {}
     for side in sides:
+        name = f"{prefix}{side.name}"
         pairs = [one[side.name] for one in rounds]
         found = [_marginal_ms(*pair) for pair in pairs]
-        figures[f"{side.name}_cpu_per_1000_chunks_ms"] = median(found)
-        figures[f"{side.name}_cpu_per_1000_chunks_min_ms"] = min(found)
-        figures[f"{side.name}_cpu_per_1000_chunks_max_ms"] = max(found)
-        figures[f"{side.name}_start_cpu_s"] = median(
+        figures[f"{name}_cpu_per_1000_chunks_ms"] = median(found)
+        figures[f"{name}_cpu_per_1000_chunks_min_ms"] = min(found)
+        figures[f"{name}_cpu_per_1000_chunks_max_ms"] = max(found)
+        figures[f"{name}_start_cpu_s"] = median(
             short.cpu_s - _marginal_ms(short, long) * short.chunks / 1e6 for short, long in pairs
         )
-        said = [long.token_over_truth for _, long in pairs]
-        figures[f"{side.name}_token_over_truth_ratio"] = median(said)
+        figures[f"{name}_token_over_truth_ratio"] = median(p[1].token_over_truth for p in pairs)
         if side is not OURS:
             ratios = [_marginal_ms(*one["ours"]) / _marginal_ms(*one[side.name]) for one in rounds]
-            figures[f"ours_over_{side.name}_ratio"] = median(ratios)
+            figures[f"{prefix}ours_over_{side.name}_ratio"] = median(ratios)
     return figures
 
 
@@ -127,11 +134,11 @@ def present(peers: Sequence[Side]) -> list[Side]:
     return found
 
 
-def cost(side: Side, tokens: int) -> Cost:
+def cost(side: Side, tokens: int, rate_per_s: float) -> Cost:
     """Run one client once."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        paced_server(RATE_PER_S, cpu=_cores()[0]) as server,
+        paced_server(rate_per_s, cpu=_cores()[0]) as server,
     ):
         place = Path(folder)
         load = Load(server.url, STREAMS, tokens, place)

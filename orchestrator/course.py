@@ -1,14 +1,16 @@
 """The passes that a trial makes over a ready server, in their order, and what each is for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from orchestrator.load.arrivals import Arrivals
 from orchestrator.load.seam import LoadClient, PassProgress, Sampling
+from sweeps.drift import drift_of
+from sweeps.factors import cross_check
 from sweeps.prompts import Prompt
 from sweeps.records import Baseline, EndReason, Measurement, PassRecord
-from sweeps.results import Phase
+from sweeps.results import Estimate, Phase
 from sweeps.workloads import Workload
 
 WARM_UP_TOKENS = 64
@@ -101,6 +103,24 @@ class Course:
             baseline=baseline,
         )
 
+    def notes(self, estimates: Mapping[str, Estimate]) -> tuple[str, ...]:
+        """Say what a reader of the figures must know."""
+        found = []
+        drift = drift_of(self.measured) if self.measured else None
+        if drift is not None and drift.is_alarming:
+            found.append(
+                f"the rate rose from {drift.first_per_s:.1f} to {drift.last_per_s:.1f} tok/s in "
+                "the measured pass: its mean says little"
+            )
+        check = cross_check(estimates, streams=self.workload.concurrency)
+        whole = self.measured is not None and not self.measured.cut_short
+        if check is not None and whole and not check.agrees:
+            found.append(
+                f"accept length x steps/s gives {check.product_tok_s:.1f}, not the "
+                f"{check.tok_s:.1f} tok/s that were measured"
+            )
+        return tuple(found)
+
     def _probe(self) -> None:
         """Time steps alone: long answers, no cache to care for, the same for every variant."""
         work = self.workload
@@ -189,6 +209,8 @@ class Course:
                 temperature=work.temperature,
                 seed=work.sampling_seed,
                 ignore_eos=work.ignore_eos if ignore_eos is None else ignore_eos,
+                top_p=work.top_p,
+                top_k=work.top_k,
             ),
             concurrency=concurrency,
             dialect=work.dialect,

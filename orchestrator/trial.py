@@ -321,7 +321,7 @@ class _TrialRun:
         return TrialProgress(self._job.trial, self._phase, elapsed_s)
 
     def _build(self, outcome: Outcome, reason: str, bound: float | None) -> TrialResult:
-        plan, lengths = self._plan, self._log_lengths
+        plan, lengths, estimates = self._plan, self._log_lengths, self._estimates()
         elapsed_s = self._clock.now_s() - self._started_s
         return replace(
             lost_result(self._job, reason, outcome),
@@ -330,7 +330,8 @@ class _TrialRun:
             gpu_hours=self._job.host.gpus * elapsed_s / 3600,
             started_at=self._started_at,
             phase_s={name: round(spent_s, 3) for name, spent_s in self._phase_s.items()},
-            estimates=self._estimates(),
+            estimates=estimates,
+            notes=self._course.notes(estimates) if self._course else (),
             bound=bound,
             effective=self._effective,
             argv=plan.argv if plan else (),

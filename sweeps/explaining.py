@@ -274,6 +274,7 @@ def _the_end(evidence: Evidence) -> Iterator[str]:
     yield f"{sentence(result.outcome.value)} {_MEANING[result.outcome]}"
     if result.reason:
         yield sentence(f"The reason: {result.reason}")
+    yield from (sentence(f"Note: {note}") for note in result.notes)
 
 
 _MEANING = {

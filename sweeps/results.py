@@ -101,6 +101,8 @@ class TrialResult:
     quality: Verdict = Verdict.UNKNOWN
     """How its greedy texts stand to plain decode's."""
     quality_note: str = ""
+    notes: tuple[str, ...] = ()
+    """What a reader of the figures must know: a drift, factors that do not agree."""
 
     @property
     def may_lead(self) -> bool:
@@ -124,7 +126,7 @@ class TrialResult:
             "bound": self.bound, "effective": self.effective, "argv": list(self.argv),
             "env": self.env, "purpose": self.purpose,
             "log_accept_length": self.log_accept_length, "quality": self.quality.value,
-            "quality_note": self.quality_note,
+            "quality_note": self.quality_note, "notes": list(self.notes),
         }  # fmt: skip
 
     @classmethod
@@ -135,6 +137,7 @@ class TrialResult:
         known["outcome"] = Outcome(str(data["outcome"]))
         known["phase"] = Phase(str(data["phase"]))
         known["quality"] = Verdict(str(data.get("quality", Verdict.UNKNOWN)))
+        known["notes"] = tuple(data.get("notes", ()))  # type: ignore[arg-type] # from as_data
         known["argv"] = tuple(data["argv"])  # type: ignore[arg-type] # from as_data
         known["estimates"] = {
             name: Estimate.from_data(e)

@@ -42,6 +42,8 @@ def _chat_body(prompt: Prompt, sampling: Sampling) -> bytes:
             "return_spec_tokens_details": True,
             "temperature": sampling.temperature,
             "seed": sampling.seed,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
             "max_tokens": sampling.max_tokens,
             "ignore_eos": sampling.ignore_eos,
         }
@@ -53,6 +55,8 @@ def _generate_body(prompt: Prompt, sampling: Sampling) -> bytes:
         "temperature": sampling.temperature,
         "max_new_tokens": sampling.max_tokens,
         "ignore_eos": sampling.ignore_eos,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
     }
     if sampling.temperature > 0:  # greedy needs none, and old versions refuse the name
         params["sampling_seed"] = sampling.seed
@@ -100,6 +104,7 @@ def _take_generate(chunk: Chunk, tally: Tally) -> None:
     finish = meta.get("finish_reason")
     if finish:
         tally.verify_steps = meta.get("spec_verify_ct")
+        tally.queue_s = meta.get("queue_time")  # with --enable-metrics
         tally.finish(finish["type"], finish.get("matched"))
         if finish["type"] == "length" and finish.get("length", total_tokens) != total_tokens:
             tally.fail(f"finished at length {finish['length']} with {total_tokens} tokens counted")

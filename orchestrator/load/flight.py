@@ -128,6 +128,7 @@ class Flight:
             prompt_tokens=tally.prompt_tokens,
             cached_tokens=tally.cached_tokens,
             verify_steps=tally.verify_steps,
+            queue_s=tally.queue_s,
             text=tally.text.getvalue(),
             chunks=() if tally.chunk_count == len(tally.chunks) else tuple(tally.chunks),
             scheduled_s=self._scheduled_s,

@@ -20,6 +20,9 @@ class Sampling:
     temperature: float = 0.0
     seed: int = 0
     ignore_eos: bool = False
+    top_p: float = 1.0
+    top_k: int = -1
+    """-1: all tokens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class Tally:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     verify_steps: int | None = None
+    queue_s: float | None = None
 
     def count(self, total_tokens: int) -> None:
         """Take the server's cumulative count. One that falls, or exceeds the limit, is a fault."""

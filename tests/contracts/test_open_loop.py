@@ -13,6 +13,8 @@ from sweeps.records import EndReason
 from tests.contracts.passes import LONG, run
 from tests.fakes.stream_server import Fault, Script, stream_server
 
+pytestmark = pytest.mark.slow
+
 STEADY = Arrivals(50.0, Gaps.CONSTANT)
 
 

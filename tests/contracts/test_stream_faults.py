@@ -11,7 +11,7 @@ from sweeps.records import EndReason
 from tests.contracts.passes import run
 from tests.fakes.stream_server import Fault, Script, stream_server
 
-pytestmark = pytest.mark.parametrize("api", DIALECTS)
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("api", DIALECTS)]
 
 DETAILS = {
     Fault.HANGS_UP: "closed before an answer",

@@ -7,18 +7,21 @@ from pathlib import Path
 import pytest
 
 from orchestrator import simulation
+from orchestrator.course import Course
 from orchestrator.job import TrialJob
+from orchestrator.load.seam import PassProgress
 from orchestrator.simulation import simulated_tools
 from orchestrator.trial import run_trial
 from sweeps import Budget, Choice, EngineName, HostSpec, IntRange, Model, Sweep, Workload
 from sweeps.config import Config
 from sweeps.quality import Verdict
 from sweeps.ranking import rank
-from sweeps.records import Baseline
-from sweeps.results import Outcome, TrialResult
+from sweeps.records import Baseline, PassRecord
+from sweeps.results import Outcome, Phase, TrialResult
 from sweeps.values import Value
 from tests.orchestrator.running import sweep_run
 from tests.orchestrator.test_simulation import Follower
+from tests.sweeps.passes import of, request
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +82,7 @@ def test_a_speculative_trial_makes_every_pass(tmp_path: Path) -> None:
     assert speed_up is not None
     assert break_even is not None
     assert speed_up * break_even == pytest.approx(length, rel=0.01)
+    assert not any("accept length x steps/s" in note for note in result.notes)
 
 
 def test_plain_decode_has_nothing_to_settle(tmp_path: Path) -> None:
@@ -130,3 +134,33 @@ def test_sound_text_is_the_same_and_survives_a_resume(tmp_path: Path) -> None:
     assert {result.quality for result in run.results} == {Verdict.SAME}
     again = sweep_run(sweep, tmp_path)
     assert [result.quality for result in again.results] == [r.quality for r in run.results]
+
+
+def test_a_pass_that_still_warms_up_is_noted(tmp_path: Path) -> None:
+    rates_per_s = [20 + 2 * min(second, 30) + second % 3 for second in range(90)]
+    times_s = [float(second) for second in range(90)]
+    tokens = [sum(rates_per_s[: second + 1]) for second in range(90)]
+    course = Course(WORK, simulated_tools().client, "", 60.0, True, Idle())
+    chunks = [(t + part / 10, n + part) for t, n in zip(times_s, tokens, strict=True)
+              for part in range(10)]  # fmt: skip
+    course.measured = of(request([t for t, _ in chunks], [n for _, n in chunks]))
+    (note,) = course.notes({})
+    assert "rose" in note
+
+
+class Idle:
+    """A stage on which nothing happens."""
+
+    def enter(self, phase: Phase) -> None: ...
+
+    def left_s(self) -> float:
+        return 1e6
+
+    def should_stop(self) -> bool:
+        return False
+
+    def progress(self, seen: PassProgress) -> None: ...
+
+    def keep(self, record: PassRecord) -> None: ...
+
+    def flush(self) -> None: ...

@@ -28,6 +28,8 @@ from sweeps.results import Outcome, TrialResult
 from sweeps.values import Value
 from tests.sweeps.makers import ngram, plain, result
 
+pytestmark = pytest.mark.slow
+
 HOST = HostSpec(engine=EngineName.EMULATED, truth="M")
 PLAIN: dict[str, Value] = {"speculative_algorithm": None}
 EIGHT: dict[str, Value] = {"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 8}
