@@ -191,9 +191,7 @@ class _TrialRun:
         self._spool.append("effective", {"settings": self._effective, "version": self._version})
 
     def enter(self, phase: Phase) -> None:
-        """Begin a phase; what the measured pass made the server log is read at its end."""
-        if self._phase is Phase.MEASURING and phase is not Phase.MEASURING:
-            self._read_log()
+        """Begin a phase."""
         self._enter(phase)
 
     def left_s(self) -> float:
@@ -229,6 +227,8 @@ class _TrialRun:
         if self._phase is Phase.COLD:
             outputs = Outputs.of(record, self._job.sweep.workload.temperature)
             write_json(self._job.outputs_path, outputs.as_data())
+        if self._phase is Phase.MEASURING:
+            self._read_log()
         self._check(self._running)
         self._check_requests(record)
 
