@@ -236,7 +236,9 @@ class _TrialRun:
         """Empty the n-gram trie and the prefix cache, so that the cold pass is cold."""
         assert self._plan is not None, "planned before it was started"
         try:
-            self._tools.control(self._plan.url, CONTROL_S).flush()
+            control = self._tools.control(self._plan.url, CONTROL_S)
+            control.abort_all()  # a probe that met its deadline may still run
+            control.flush()
         except ControlError as error:
             raise TrialEndError(Outcome.FAILED, f"the caches were not emptied: {error}") from error
 

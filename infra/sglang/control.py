@@ -1,11 +1,13 @@
 """The small requests of an SGLang server's life: health, information, flush, abort."""
 
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 
 _LONGEST_ANSWER_BYTES = 16 << 20
+_FLUSH_LOOK_S = 0.1
 
 
 class ControlError(Exception):
@@ -44,9 +46,21 @@ class ServerControl:
         A flush resets the server's accept length as well, so that a value after it is the proof
         against it. Raises ControlError if it was refused or had no effect.
         """
-        self._ask("POST", "/flush_cache")
+        self._flush_when_idle()
         if (length := lifetime_accept_length(self.info())) is not None:
             raise ControlError(f"/flush_cache left an accept length of {length:g} behind")
+
+    def _flush_when_idle(self) -> None:
+        """Ask again while it is refused: a stream that was cut off takes a moment to end there."""
+        until_s = time.monotonic() + self._answer_s
+        while True:
+            try:
+                self._ask("POST", "/flush_cache")
+                return
+            except ControlError as error:
+                if "answered 400" not in str(error) or time.monotonic() > until_s:
+                    raise
+            time.sleep(_FLUSH_LOOK_S)
 
     def abort_all(self) -> None:
         """End all running requests; a server that cannot is left alone."""

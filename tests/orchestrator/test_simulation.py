@@ -66,8 +66,14 @@ def trial(
 
 @pytest.mark.parametrize("config", [{"speculative_algorithm": None}, NGRAM], ids=["plain", "ngram"])
 def test_both_forms_give_the_same_figures(tmp_path: Path, config: dict[str, Value]) -> None:
-    wire = trial(tmp_path / "wire", local_tools(HOST), config)
-    here = trial(tmp_path / "here", simulated_tools(), config)
+    world = tmp_path / "world.toml"
+    world.write_text("[start]\nslow_factor = 0.02\n")
+    # Slow enough for a busy machine to keep the pace.
+    host = replace(HOST, time_scale=8, scenario=str(world))
+    work = replace(SWEEP.workload, probe_s=0, warming_passes=0)
+    sweep = replace(SWEEP, hosts=[host], workload=work)
+    wire = trial(tmp_path / "wire", local_tools(host), config, sweep)
+    here = trial(tmp_path / "here", simulated_tools(), config, sweep)
     assert (wire.outcome, here.outcome) == (Outcome.MEASURED, Outcome.MEASURED)
     for metric in ("accept_length", "accept_length_cold"):
         assert here.value(metric) == wire.value(metric)

@@ -61,7 +61,7 @@ def server() -> Iterator[_Server]:
 
 
 def _control(server: _Server) -> ServerControl:
-    return ServerControl(f"http://127.0.0.1:{server.server_port}", answer_s=10.0)
+    return ServerControl(f"http://127.0.0.1:{server.server_port}", answer_s=2.0)
 
 
 def test_information_is_asked_under_the_old_name_where_the_new_is_unknown(server: _Server) -> None:
