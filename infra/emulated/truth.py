@@ -232,6 +232,9 @@ TRUTHS: dict[str, HostTruth] = {
         compute_1_ms=4.02,
         ms_per_extra_expert=0.0,
         ms_per_extra_token=0.140,
+        # [A] A draft model's own all-reduces go over the same links.
+        eagle_step_ms=1.5,
+        eagle_extend_ms=0.8,
     ),
     "M": _M,
     "G": replace(

@@ -128,7 +128,7 @@ def test_the_recommendation_is_nearly_the_best_there_is(
     judge = Judge(_joint(), truth)
     got = judge.tok_s(recommended[truth].best.config)
     assert got > NEAR * judge.best_tok_s()
-    assert judge.tok_s(Config.of(FOUNDERS)) < 0.6 * judge.best_tok_s()
+    assert judge.tok_s(Config.of(FOUNDERS)) < 0.7 * judge.best_tok_s()
 
 
 def test_three_hosts_three_recommendations(recommended: dict[str, Recommendation]) -> None:
