@@ -1,6 +1,6 @@
 """The passes that a trial makes over a ready server, in their order, and what each is for."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -68,8 +68,8 @@ class Course:
     unmade: list[str] = field(default_factory=list)
     """Passes for which no time was left."""
 
-    def run(self, before_measured: Callable[[], None]) -> None:
-        """Make all passes; `before_measured` is called when the measured one is about to begin."""
+    def run(self) -> None:
+        """Make all passes."""
         work = self.workload
         self._pass(Phase.WARMING, work.warm_up(), max_tokens=WARM_UP_TOKENS)
         if work.probe_s > 0:
@@ -80,7 +80,6 @@ class Course:
             self.cold = self._pass(Phase.COLD, work.cold(), limit_s=limit_s)
         if not self.plain:
             self._settle()
-        before_measured()
         self.stage.enter(Phase.MEASURING)
         self.measured = record = self._load(work.measured(), work.concurrency)
         self.stage.keep(record)

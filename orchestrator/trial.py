@@ -99,7 +99,7 @@ class _TrialRun:
             outcome, reason = Outcome.FAILED, f"the workload changed: {error}"
         except (HostError, OSError) as error:
             outcome, reason = Outcome.FAILED, f"the host failed: {error}"
-        self._enter(Phase.CLEAN)
+        self.enter(Phase.CLEAN)
         if self._survivors:
             reason += f"; {self._survivors} processes outlived the stop"
         return self._build(outcome, reason, bound)
@@ -118,7 +118,7 @@ class _TrialRun:
                 self._job.config.is_plain,
                 self,
             )
-            course.run(self._mark_log)
+            course.run()
             return self._judge(course)
 
     def _make_plan(self) -> LaunchPlan:
@@ -149,10 +149,10 @@ class _TrialRun:
         )
         process = self._tools.host.start(command)
         try:
-            self._enter(Phase.STARTING)
+            self.enter(Phase.STARTING)
             yield process
         finally:
-            self._enter(Phase.STOPPING)
+            self.enter(Phase.STOPPING)
             if process.poll() is None:
                 self._tools.control(plan.url, 2.0).abort_all()
             report = process.stop()
@@ -189,14 +189,6 @@ class _TrialRun:
         settings = self._job.sweep.settings(self._job.config)
         self._effective = effective_settings(info, effective_names(settings, self._version))
         self._spool.append("effective", {"settings": self._effective, "version": self._version})
-
-    def enter(self, phase: Phase) -> None:
-        """Begin a phase."""
-        self._enter(phase)
-
-    def left_s(self) -> float:
-        """Return how much of the trial's time is left."""
-        return self._left_s()
 
     def should_stop(self) -> bool:
         """Tell whether somebody wants the trial to end, or the server is gone."""
@@ -252,14 +244,11 @@ class _TrialRun:
         if measured is None or not any(r.decode_tokens for r in measured.requests):
             return Outcome.FAILED, "no token was measured"
         limit = f"the {self._job.sweep.budget.trial_s:g} s of the trial ended"
-        if measured.cut_short and self._left_s() <= 0:
+        if measured.cut_short and self.left_s() <= 0:
             return Outcome.PARTIAL, f"{limit} before its prompts"
         if course.unmade:
             return Outcome.MEASURED, f"{limit} before the passes with {', '.join(course.unmade)}"
         return Outcome.MEASURED, ""
-
-    def _mark_log(self) -> None:
-        self._log_from_bytes = self._job.log_path.stat().st_size
 
     def _read_log(self) -> None:
         with self._job.log_path.open(errors="replace") as log:
@@ -277,7 +266,7 @@ class _TrialRun:
         if code is not None:
             why = explain_exit(code, process.log_tail(400))
             raise TrialEndError(why.outcome, f"{why.reason} (while {self._phase.value})")
-        if self._phase is Phase.STARTING and self._left_s() <= 0:
+        if self._phase is Phase.STARTING and self.left_s() <= 0:
             raise TrialEndError(Outcome.HUNG, "the trial's time ended during its start")
 
     def _check_requests(self, record: PassRecord) -> None:
@@ -302,10 +291,14 @@ class _TrialRun:
         wall_per_host_s = self._clock.real_s(1.0)
         return wall_s / wall_per_host_s if wall_per_host_s else 0.0
 
-    def _left_s(self) -> float:
+    def left_s(self) -> float:
+        """Return how much of the trial's time is left."""
         return self._job.sweep.budget.trial_s - (self._clock.now_s() - self._started_s)
 
-    def _enter(self, phase: Phase) -> None:
+    def enter(self, phase: Phase) -> None:
+        """Begin a phase. What the server logs from here on belongs to it."""
+        if phase is Phase.MEASURING:
+            self._log_from_bytes = self._job.log_path.stat().st_size
         now_s = self._clock.now_s()
         spent_s = now_s - self._phase_began_s
         self._phase_s[self._phase.value] = self._phase_s.get(self._phase.value, 0.0) + spent_s
