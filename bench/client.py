@@ -170,9 +170,9 @@ def speculating(requests: int, tokens: int) -> dict[str, float]:
     """Return what our client says of the emulated host, over what its engine says of itself."""
     sampling = Sampling(max_tokens=tokens, ignore_eos=True)
     prompts = prompts_of(f"speculate {number}" for number in range(requests))
-    with emulated_server(SPECULATING, SCALE) as url:
+    with emulated_server(SPECULATING, SCALE) as served:
         record = StreamingClient(ScaledClock(SCALE)).run_pass(
-            url,
+            served.url,
             prompts,
             sampling,
             concurrency=1,

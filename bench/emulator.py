@@ -8,14 +8,9 @@ how far a rate over HTTP at time scale 50 is from what the engine says, at equal
 
 import http.client
 import json
-import os
 import resource
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -28,12 +23,14 @@ from infra.emulated.settings import make_settings
 from infra.emulated.text import Kind
 from infra.emulated.truth import TRUTHS
 from infra.sglang.flags import NEWEST
+from peers.servers import emulated_server
 from reporting.program import Figures, run
 from sweeps.values import Value
 
 Given = Mapping[str, Value]
 
 BASE: Given = {"model_path": "founding-model", "tp_size": 8}
+FOUNDING_SERVER = ("--model-path", "founding-model", "--tp-size", "8")
 NGRAM_8: Given = {"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 8}
 CHAIN: Given = {"speculative_algorithm": "EAGLE3", "speculative_eagle_topk": 1}
 OWN_DRAFTER: Given = {
@@ -45,7 +42,7 @@ WEAKER_DRAFTER: Given = {
 }  # fmt: skip
 WIDTHS = (2, 3, 4, 8)
 STORY_REQUESTS, STORY_TOKENS = 3, 8192
-START_WAIT_S = 60.0
+ANSWER_WAIT_S = 60.0
 CHAT = "/v1/chat/completions"
 TEMPLATE = "<|im_user|>{}<|im_end|><|im_assistant|>"
 """What the emulated chat route makes of a prompt."""
@@ -137,7 +134,8 @@ def memory(tokens: int) -> dict[str, float]:
 def speed_over_http(tokens: int) -> dict[str, float]:
     """Return streamed tokens per second of the server's processor time, chat and native."""
     found = {}
-    with server(FAST_SCALE) as (process, port):
+    with emulated_server(FOUNDING_SERVER, FAST_SCALE) as served:
+        process, port = psutil.Process(served.pid), served.port
         for name, path, length in HTTP_LOADS:
             before_s = sum(process.cpu_times()[:2])
             requests = max(1, tokens // length)
@@ -154,10 +152,12 @@ def pace_over_http(repeats: int) -> dict[str, float]:
     truth = engine(seed=0)
     list(truth.steps("The capital city of France is", 8))
     ratios = []
-    with server(CALM_SCALE) as (_, port):
+    with emulated_server(FOUNDING_SERVER, CALM_SCALE) as served:
         for number in range(repeats):
             prompt = f"pace {number}"
-            times_s = drain(port, CHAT, body_of(CHAT, prompt, tokens))[1:]  # the first says who
+            times_s = drain(served.port, CHAT, body_of(CHAT, prompt, tokens))[
+                1:
+            ]  # the first says who
             due_s = [0.0]
             for step in truth.steps(TEMPLATE.format(prompt), tokens):
                 due_s.append(due_s[-1] + step.duration_s)
@@ -201,29 +201,9 @@ def alone(emulated: EmulatedEngine, prompt: str, tokens: int, kind: Kind) -> lis
     return steps
 
 
-@contextmanager
-def server(scale: float) -> Iterator[tuple[psutil.Process, int]]:
-    """Start an emulated server, and end it by its id."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    argv = [sys.executable, "-m", "infra.emulated", "--model-path", "founding-model",
-            "--tp-size", "8", "--port", str(port), "--log-level", "error"]  # fmt: skip
-    clean = {n: v for n, v in os.environ.items() if not n.startswith(("NCCL_", "EMULATED_"))}
-    started = subprocess.Popen(
-        argv, env={**clean, "EMULATED_TIME_SCALE": f"{scale:g}"}, stderr=subprocess.DEVNULL
-    )
-    try:
-        _wait_ready(started, port)
-        yield psutil.Process(started.pid), port
-    finally:
-        started.kill()
-        started.wait()
-
-
 def drain(port: int, path: str, body: Mapping[str, object]) -> list[float]:
     """Stream one request and return when the read of each event returned, on the wall."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_WAIT_S)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_WAIT_S)
     connection.request("POST", path, json.dumps(body))
     reply = connection.getresponse()
     times_s: list[float] = []
@@ -251,22 +231,6 @@ def body_of(path: str, prompt: str, tokens: int) -> dict[str, object]:
         "max_tokens": tokens,
         "ignore_eos": True,
     }
-
-
-def _wait_ready(started: "subprocess.Popen[bytes]", port: int) -> None:
-    until_s = time.monotonic() + START_WAIT_S
-    while time.monotonic() < until_s and started.poll() is None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_WAIT_S)
-        try:
-            connection.request("GET", "/health")
-            if connection.getresponse().status == 200:
-                return
-        except OSError:
-            pass
-        finally:
-            connection.close()
-        time.sleep(0.05)
-    sys.exit("the emulated server did not get ready")
 
 
 def _beside(name: str, ours: float, published: float) -> dict[str, float]:

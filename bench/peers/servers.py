@@ -65,9 +65,22 @@ def paced_server(rate_per_s: float, *, cpu: int | None, most_tokens: int = 1) ->
             server.stdout.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Emulated:
+    """A running emulated server."""
+
+    pid: int
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Return where it answers."""
+        return f"http://127.0.0.1:{self.port}"
+
+
 @contextmanager
-def emulated_server(arguments: Sequence[str], scale: float) -> Iterator[str]:
-    """Serve with the emulated host at so many times its pace; yields the URL."""
+def emulated_server(arguments: Sequence[str], scale: float) -> Iterator[Emulated]:
+    """Serve with the emulated host at so many times its pace."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -82,7 +95,7 @@ def emulated_server(arguments: Sequence[str], scale: float) -> Iterator[str]:
     )
     try:
         _wait_ready(server, port)
-        yield f"http://127.0.0.1:{port}"
+        yield Emulated(server.pid, port)
     finally:
         server.terminate()
         try:
