@@ -8,7 +8,13 @@ class Deadlines:
     """How long each part of a server's life may take, in the host's own seconds."""
 
     start_s: float = 900.0
+    """From the launch to the first generated token, all phases together."""
+    phase_s: float = 300.0
+    """Within one phase of a start, without any sign of progress."""
     stop_grace_s: float = 20.0
+    """Between asking a server to end and killing it."""
+    clean_s: float = 120.0
+    """From the end of a server's processes to the proof that the host is clean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,8 @@ class LaunchPlan:
     host: str
     port: int
     deadlines: Deadlines = field(default_factory=Deadlines)
+    rendezvous_port: int | None = None
+    """Where the ranks of the server find each other; None: SGLang picks one itself."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Neutral axis name to the flag that it became in this version."""
 

@@ -103,6 +103,14 @@ class TrialResult:
     quality_note: str = ""
     notes: tuple[str, ...] = ()
     """What a reader of the figures must know: a drift, factors that do not agree."""
+    signature: str = ""
+    """Name of the known fault that ended the trial, from the table of log signatures."""
+    requested: dict[str, Value] = field(default_factory=dict)
+    """All settings that the server was started with, by our names."""
+    fingerprint: str = ""
+    """Of the host as it was probed: results of two fingerprints do not compare."""
+    dirty: str = ""
+    """Why the host could not be proved clean after the stop; empty where it was."""
 
     @property
     def may_lead(self) -> bool:
@@ -127,6 +135,8 @@ class TrialResult:
             "env": self.env, "purpose": self.purpose,
             "log_accept_length": self.log_accept_length, "quality": self.quality.value,
             "quality_note": self.quality_note, "notes": list(self.notes),
+            "signature": self.signature, "requested": self.requested,
+            "fingerprint": self.fingerprint, "dirty": self.dirty,
         }  # fmt: skip
 
     @classmethod
