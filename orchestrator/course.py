@@ -65,6 +65,7 @@ class Course:
     measured: PassRecord | None = None
     probes: list[PassRecord] = field(default_factory=list)
     loaded: list[PassRecord] = field(default_factory=list)
+    open_loop: PassRecord | None = None
     unmade: list[str] = field(default_factory=list)
     """Passes for which no time was left."""
 
@@ -99,6 +100,7 @@ class Course:
             plain=self.plain,
             probe=single,
             loaded=tuple(self.loaded),
+            open_loop=self.open_loop,
             baseline=baseline,
         )
 
@@ -164,7 +166,9 @@ class Course:
             return
         arrivals = Arrivals(rate_per_s, seed=self.workload.seed)
         prompts = self.workload.open_loop()
-        self._pass(Phase.OPEN_LOOP, prompts, concurrency=MOST_OPEN_STREAMS, arrivals=arrivals)
+        self.open_loop = self._pass(
+            Phase.OPEN_LOOP, prompts, concurrency=MOST_OPEN_STREAMS, arrivals=arrivals
+        )
 
     def _pass(
         self,

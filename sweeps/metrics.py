@@ -21,6 +21,8 @@ class Of(StrEnum):
     COLD = "cold"
     LOADED = "c"
     """Each loaded pass, by its concurrency."""
+    OPEN = "open"
+    """The open loop: requests come when they are due, whatever the server does."""
     LENGTH = "prompts"
     """The requests of the measured pass whose prompts are of like length."""
 
@@ -179,7 +181,7 @@ KINDS = (
     Kind(
         "stream_tok_s", "tok/s", True,
         "decode tokens per second of one stream, its interval for prompts like these",
-        _rate(rates.stream_rate), (Of.LOADED, Of.LENGTH),
+        _rate(rates.stream_rate), (Of.LOADED, Of.OPEN, Of.LENGTH),
     ),
     Kind(
         "output_tok_s", "tok/s", True,
@@ -211,15 +213,15 @@ KINDS = (
     ),
     Kind(
         "ttft_ms", "ms", False, "median time to the first token, from when it was due",
-        _rate(latencies.ttft), (Of.LOADED,),
+        _rate(latencies.ttft), (Of.LOADED, Of.OPEN),
     ),
     Kind(
         "ttft_p90_ms", "ms", False, "the time to first token that a tenth of requests exceed",
-        _rate(lambda record: latencies.ttft(record, 0.9)), (Of.LOADED,),
+        _rate(lambda record: latencies.ttft(record, 0.9)), (Of.LOADED, Of.OPEN),
     ),
     Kind(
         "tpot_ms", "ms", False, "median over requests of the time per decode token",
-        _rate(latencies.tpot), (Of.LOADED,),
+        _rate(latencies.tpot), (Of.LOADED, Of.OPEN),
     ),
     Kind(
         "itl_ms", "ms", False, "median time between tokens, where each came alone",
@@ -235,7 +237,7 @@ KINDS = (
     ),
     Kind(
         "queue_ms", "ms", False, "median time in the server's queue, by its own account",
-        _rate(latencies.queue), (Of.LOADED,),
+        _rate(latencies.queue), (Of.LOADED, Of.OPEN),
     ),
     Kind(
         "cached_tokens", "tok", None, "prompt tokens that the server took from its prefix cache",
@@ -249,6 +251,11 @@ KINDS = (
 def _cold(kind: Kind) -> Metric:
     what = ", after a flush, before anything was generated"
     return kind.of(f"{kind.name}_{Of.COLD}", what, lambda m: m.cold)
+
+
+def _open(kind: Kind) -> Metric:
+    what = ", requests coming at the workload's rate"
+    return kind.of(f"{kind.name}_{Of.OPEN}", what, lambda m: m.open_loop)
 
 
 def _loaded(kind: Kind, concurrency: int) -> Metric:
@@ -272,6 +279,8 @@ def _static(kind: Kind) -> Iterator[Metric]:
     yield kind.measured()
     if Of.COLD in kind.also:
         yield _cold(kind)
+    if Of.OPEN in kind.also:
+        yield _open(kind)
 
 
 METRICS: dict[str, Metric] = {row.name: row for kind in KINDS for row in _static(kind)}

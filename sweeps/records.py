@@ -127,10 +127,12 @@ class Measurement:
     """Long enough for the step rate alone."""
     loaded: tuple[PassRecord, ...] = ()
     """One closed loop for each concurrency."""
+    open_loop: PassRecord | None = None
     baseline: Baseline | None = None
     """Plain decode at the load of `measured`; None where the sweep does not know it yet."""
 
     @property
     def passes(self) -> tuple[PassRecord, ...]:
         """Return all passes."""
-        return tuple(p for p in (self.probe, self.cold, self.measured, *self.loaded) if p)
+        known = (self.probe, self.cold, self.measured, *self.loaded, self.open_loop)
+        return tuple(p for p in known if p)

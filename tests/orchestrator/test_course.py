@@ -72,7 +72,8 @@ def test_a_speculative_trial_makes_every_pass(tmp_path: Path) -> None:
     assert made[-6:] == [
         "measuring", "loaded pass", "loaded pass", "open loop", "stopping", "clean",
     ]  # fmt: skip
-    for metric in ("steps_per_s", "accept_length_cold", "decode_tok_s_c2", "decode_tok_s_c4"):
+    for metric in ("steps_per_s", "accept_length_cold", "decode_tok_s_c2", "decode_tok_s_c4",
+                   "ttft_ms_open"):  # fmt: skip
         assert result.value(metric) is not None, metric
     rate, length, steps = (
         result.estimates[m].value for m in ("decode_tok_s", "accept_length", "steps_per_s")

@@ -43,8 +43,9 @@ def whole(one_pass: PassRecord) -> Measurement:
     """Make a trial of which everything is known."""
     many = replace(one_pass, requests=one_pass.requests * 5)
     return Measurement(
-        told(one_pass), told(many), probe=one_pass, baseline=Baseline(40.0, 39.0, 41.0)
-    )
+        told(one_pass), told(many), probe=one_pass, open_loop=told(many),
+        baseline=Baseline(40.0, 39.0, 41.0),
+    )  # fmt: skip
 
 
 @pytest.fixture(params=METRICS)
