@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sweeps.conclusions import may_conclude, may_not_conclude
 from sweeps.evidence import Evidence, RequestEnd
 from sweeps.factors import Factors, cross_check
-from sweeps.metrics import METRICS, metric_named
+from sweeps.metrics import METRICS, Of, metric_named
 from sweeps.phrases import counted, figure, listed, number_word, sentence, with_interval
 from sweeps.records import EndReason
 from sweeps.results import Estimate, Outcome, Phase
@@ -205,7 +205,8 @@ def _unmeasured(evidence: Evidence) -> Iterator[str]:
         verb = "was" if left == 1 else "were"
         yield f"Of {counted(evidence.prompts, 'prompt')}, {number_word(left)} {verb} never sent."
     told = _DERIVED if evidence.factors else ()
-    missing = [name for name in METRICS if name not in result.estimates and name not in told]
+    asked = [n for n in METRICS if not n.endswith(Of.OPEN) or evidence.requests_of(Phase.OPEN_LOOP)]
+    missing = [name for name in asked if name not in result.estimates and name not in told]
     if missing:
         yield f"No value of {listed(missing)}."
     if evidence.rate is not None and "accept_length" in missing:
