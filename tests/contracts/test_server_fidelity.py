@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import pytest
 
+from infra.clock import ScaledClock
 from infra.emulated.drafting.drafter import Drafter, make_drafter
 from infra.emulated.settings import make_settings
 from infra.emulated.truth import TRUTHS
@@ -19,7 +20,10 @@ from infra.sglang.flags import FLAGS
 from infra.sglang.logs import accept_lengths
 from infra.sglang_cpu.build import build
 from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
+from orchestrator.load.client import StreamingClient
+from orchestrator.load.dialects import DIALECTS
 from sweeps.values import Value
+from tests.contracts import passes
 from tests.contracts.fidelity.differences import Difference, compare, known_differences
 from tests.contracts.fidelity.exchanges import EXCHANGES, IDS, PROMPT, TOKENS, Exchange
 from tests.contracts.fidelity.peer import LIMIT_S, Json, Peer, chat
@@ -272,18 +276,43 @@ def test_the_lifetime_accept_length_ends_with_a_flush(peer: Peer) -> None:
     assert state().get("avg_spec_accept_length") is None
 
 
-def test_totals_of_the_metrics_are_the_sums_of_the_replies(peer: Peer) -> None:
-    def total(name: str) -> float:
-        page = peer.ask("GET", "/metrics").body.decode()
-        values = re.findall(rf"^sglang:{name}\{{.*\}} (\S+)$", page, re.MULTILINE)
-        return sum(map(float, values))
+def total(peer: Peer, name: str) -> float:
+    """Return a counter of a server, over all its labels."""
+    page = peer.ask("GET", "/metrics").body.decode()
+    values = re.findall(rf"^sglang:{name}\{{.*\}} (\S+)$", page, re.MULTILINE)
+    return sum(map(float, values))
 
+
+def test_totals_of_the_metrics_are_the_sums_of_the_replies(peer: Peer) -> None:
     names = ("generation_tokens_total", "prompt_tokens_total", "spec_verify_calls_total")
-    before = [total(name) for name in names]
+    before = [total(peer, name) for name in names]
     metas = [peer.generate(PROMPT, 50).json["meta_info"] for _ in range(3)]
     fields = ("completion_tokens", "prompt_tokens", "spec_verify_ct")
-    added = [total(name) - old for name, old in zip(names, before, strict=True)]
+    added = [total(peer, name) - old for name, old in zip(names, before, strict=True)]
     assert added == [sum(meta[field] for meta in metas) for field in fields]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_clients_figures_are_those_of_the_real_servers_counters(
+    peers: dict[str, Peer], dialect: str
+) -> None:
+    real = peers["real"]
+    wait_ready(real)
+    names = (
+        "generation_tokens_total", "spec_verify_calls_total",
+        "inter_token_latency_seconds_sum", "inter_token_latency_seconds_count",
+    )  # fmt: skip
+    before = [total(real, name) for name in names]
+    url = f"http://127.0.0.1:{real.port}"
+    client = StreamingClient(ScaledClock(1.0))
+    seen = passes.run(client, url, dialect, prompts=12, max_tokens=200).requests
+    tokens, verifies, itl_s, gaps = (
+        total(real, name) - old for name, old in zip(names, before, strict=True)
+    )
+    assert sum(r.output_tokens for r in seen) == tokens
+    assert sum(r.verify_steps or 0 for r in seen) == verifies
+    tpot_s = sum(r.decode_s for r in seen) / sum(r.decode_tokens for r in seen)
+    assert tpot_s == pytest.approx(itl_s / gaps, rel=0.05)  # 0.008 where nothing else runs
 
 
 def test_one_reader_reads_both_logs(peer: Peer) -> None:

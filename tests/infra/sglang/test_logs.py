@@ -25,7 +25,8 @@ from sweeps.results import Outcome
          "10485760 bytes"),
         (-15, ["ValueError: x", "guard: the lease of 20 s ran out"], Outcome.FAILED,
          "ended by its guard: the lease"),
-        (-11, ["", "loading", ""], Outcome.FAILED, "ended with -11: loading"),
+        (-11, ["", "loading", ""], Outcome.INFEASIBLE, "native code: exit code -11, last line: loading"),
+        (3, ["", "loading", ""], Outcome.FAILED, "ended with 3: loading"),
         (0, [], Outcome.FAILED, "no output"),
     ],
 )  # fmt: skip
