@@ -8,6 +8,7 @@ from orchestrator.load.arrivals import Arrivals
 from orchestrator.load.seam import LoadClient, PassProgress, Sampling
 from sweeps.drift import drift_of
 from sweeps.factors import cross_check
+from sweeps.metrics import measure_all, measure_probe
 from sweeps.prompts import Prompt
 from sweeps.records import Baseline, EndReason, Measurement, PassRecord
 from sweeps.results import Estimate, Phase
@@ -61,6 +62,7 @@ class Course:
     silence_s: float
     plain: bool
     stage: Stage
+    warm_up: PassRecord | None = None
     cold: PassRecord | None = None
     measured: PassRecord | None = None
     probes: list[PassRecord] = field(default_factory=list)
@@ -68,11 +70,17 @@ class Course:
     open_loop: PassRecord | None = None
     unmade: list[str] = field(default_factory=list)
     """Passes for which no time was left."""
+    _probing: int = 0
+
+    @property
+    def probes_the_load(self) -> bool:
+        """Tell whether the running probe has as many streams as the measured pass will have."""
+        return self._probing == self.workload.concurrency
 
     def run(self) -> None:
         """Make all passes."""
         work = self.workload
-        self._pass(Phase.WARMING, work.warm_up(), max_tokens=WARM_UP_TOKENS)
+        self.warm_up = self._pass(Phase.WARMING, work.warm_up(), max_tokens=WARM_UP_TOKENS)
         if work.probe_s > 0:
             self._probe()
         self.stage.flush()
@@ -89,12 +97,13 @@ class Course:
         if work.requests_per_s:
             self._open_loop(work.requests_per_s)
 
-    def measurement(self, baseline: Baseline | None) -> Measurement | None:
-        """Return what metrics are computed from; None where the measured pass never began."""
-        if self.measured is None:
-            return None
+    def estimates(self, baseline: Baseline | None) -> dict[str, Estimate]:
+        """Return every metric that the passes so far allow."""
+        before = tuple(p for p in (self.warm_up, self.cold) if p)
         single = next((p for p in self.probes if p.concurrency == 1), None)
-        return Measurement(
+        if self.measured is None:
+            return measure_probe(single, before, plain=self.plain) if single else {}
+        measurement = Measurement(
             self.cold,
             self.measured,
             plain=self.plain,
@@ -103,6 +112,7 @@ class Course:
             open_loop=self.open_loop,
             baseline=baseline,
         )
+        return measure_all(measurement)
 
     def notes(self, estimates: Mapping[str, Estimate]) -> tuple[str, ...]:
         """Say what a reader of the figures must know."""
@@ -126,15 +136,16 @@ class Course:
         """Time steps alone: long answers, no cache to care for, the same for every variant."""
         work = self.workload
         for concurrency in work.streams:
-            record = self._pass(
+            self._probing = concurrency
+            self._pass(
                 Phase.PROBING,
                 work.probe(concurrency),
+                self.probes,
                 max_tokens=work.probe_tokens,
                 concurrency=concurrency,
                 limit_s=work.probe_s,
                 ignore_eos=True,
             )
-            self.probes.append(record)
 
     def _settle(self) -> None:
         """Let the server generate until its drafter has learnt what such prompts teach.
@@ -158,7 +169,7 @@ class Course:
             self.unmade.append(f"{concurrency} streams")
             return
         prompts = self.workload.loaded(concurrency)
-        self.loaded.append(self._pass(Phase.LOADED, prompts, concurrency=concurrency))
+        self._pass(Phase.LOADED, prompts, self.loaded, concurrency=concurrency)
 
     def _open_loop(self, rate_per_s: float) -> None:
         if self.stage.left_s() <= 0:
@@ -174,6 +185,7 @@ class Course:
         self,
         phase: Phase,
         prompts: Sequence[Prompt],
+        records: list[PassRecord] | None = None,
         *,
         max_tokens: int | None = None,
         concurrency: int | None = None,
@@ -181,6 +193,7 @@ class Course:
         ignore_eos: bool | None = None,
         arrivals: Arrivals | None = None,
     ) -> PassRecord:
+        """Make a pass; `records` gets it even if the trial ends with it."""
         self.stage.enter(phase)
         record = self._load(
             prompts,
@@ -190,6 +203,8 @@ class Course:
             ignore_eos=ignore_eos,
             arrivals=arrivals,
         )
+        if records is not None:
+            records.append(record)
         self.stage.keep(record)
         return record
 

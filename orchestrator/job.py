@@ -83,6 +83,8 @@ class TrialProgress:
     steps_per_s: float | None = None
     blocks: tuple[float, ...] = field(default=())
     """Decode tok/s of each whole 5-s block of the measured pass so far."""
+    step_blocks: tuple[float, ...] = field(default=())
+    """Steps/s of a stream in each such block of the step probe under the same load."""
 
 
 class StopKind(StrEnum):

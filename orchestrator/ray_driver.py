@@ -244,6 +244,7 @@ def _report(progress: TrialProgress) -> dict[str, Any]:
         "phase": progress.phase.value,
         "elapsed_s": progress.elapsed_s,
         "blocks": json.dumps(progress.blocks),
+        "step_blocks": json.dumps(progress.step_blocks),
         "low": progress.low,
         "high": progress.high,
         "accept_length": progress.accept_length,
@@ -263,6 +264,7 @@ def _progress(job: TrialJob, report: dict[str, Any]) -> TrialProgress:
         accept_length=report["accept_length"],
         steps_per_s=report["steps_per_s"],
         blocks=tuple(json.loads(report["blocks"])),
+        step_blocks=tuple(json.loads(report["step_blocks"])),
     )
 
 

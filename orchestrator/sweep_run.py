@@ -4,20 +4,18 @@ Drivers decide where and how many trials run; everything else is decided here, o
 """
 
 import logging
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Protocol
 
+from orchestrator.early_stop import EarlyStop
 from orchestrator.events import Follower, SweepStart, Tally
 from orchestrator.files import read_json, write_json
 from orchestrator.job import (
     OUTPUTS_FILE,
     Purpose,
-    StopKind,
     StopOrder,
     TrialJob,
     TrialProgress,
@@ -29,10 +27,9 @@ from sweeps.config import Config
 from sweeps.factors import best_plain_step
 from sweeps.hosts import HostSpec
 from sweeps.quality import Outputs, judge
-from sweeps.ranking import incumbent_bar, rank
+from sweeps.ranking import rank
 from sweeps.records import Baseline
-from sweeps.results import Outcome, Phase, TrialResult
-from sweeps.stopping import decide
+from sweeps.results import Outcome, TrialResult
 from sweeps.sweep import Sweep
 from sweeps.values import show
 
@@ -47,16 +44,6 @@ SMALLEST_WITH_CLOSING = 6
 
 TRACKER_OPEN_S = 60.0
 """Wall seconds that a sweep waits for its tracker before the first trial."""
-
-STOP_ALPHA = 0.01
-"""Chance, for one trial, of stopping a configuration that is as good as the leader."""
-
-ASSUMED_BLOCK_CV = 0.22
-"""Spread of 5-s blocks of tok/s before the sweep has seen enough of its own (assumption)."""
-
-LEAST_BLOCK_CV = 0.03
-TRIALS_FOR_CV = 3
-LEAST_BLOCKS_FOR_CV = 5
 
 
 class RepeatingSearch(Search, Protocol):
@@ -96,8 +83,7 @@ class SweepRun:
         self._resumed = len(self._counted())
         self._began_s = time.monotonic()
         self._exhausted = False
-        self._blocks: dict[str, tuple[float, ...]] = {}
-        self._block_cvs: list[float] = []
+        self._early_stop = EarlyStop(sweep)
 
     @property
     def results(self) -> list[TrialResult]:
@@ -162,8 +148,6 @@ class SweepRun:
         """Take a sign of life; return the order to stop where that is justified."""
         if progress.trial not in self._open:
             return None
-        if progress.blocks:
-            self._blocks[progress.trial] = progress.blocks
         self._tracker.progress(
             progress.trial,
             Sample(
@@ -174,7 +158,7 @@ class SweepRun:
         tally = self.tally()
         for follower in self._followers:
             follower.progress(progress, tally)
-        return self._stop_order(progress)
+        return self._early_stop.look(self._open[progress.trial][0], progress, self._results)
 
     def on_result(self, result: TrialResult) -> None:
         """Take the end of a trial."""
@@ -185,7 +169,7 @@ class SweepRun:
         logger.info(
             "sweep=%s trial=%s %s %s", self.sweep_id, result.trial, result.outcome, result.reason
         )
-        self._note_spread(result)
+        self._early_stop.learn(result)
         result = self._judged(job, result)
         self._results.append(result)
         self._search.tell(proposal, result)
@@ -313,35 +297,6 @@ class SweepRun:
         if asked.count(Purpose.BASELINE) < 2:
             return self._search.repeat(beside, Purpose.BASELINE)
         return None
-
-    def _stop_order(self, progress: TrialProgress) -> StopOrder | None:
-        job, _ = self._open[progress.trial]
-        if not self.sweep.early_stopping or progress.phase is not Phase.MEASURING:
-            return None
-        if job.purpose is not Purpose.SEARCH or self.sweep.objective.metric != "decode_tok_s":
-            return None
-        bar = incumbent_bar(self._results, self.sweep.objective.metric)
-        if bar is None:
-            return None
-        decision = decide(progress.blocks, bar, prior_cv=self._block_cv(), alpha=STOP_ALPHA)
-        if decision is None:
-            return None
-        reason = (
-            f"at most {decision.upper_bound:.1f} tok/s after {decision.blocks} blocks of 5 s,"
-            f" below the {decision.bar:.1f} tok/s that the leader surely reaches"
-        )
-        return StopOrder(StopKind.BOUND, reason, decision.upper_bound)
-
-    def _block_cv(self) -> float:
-        """Pool the spread of 5-s blocks over the trials so far; few blocks alone say too little."""
-        if len(self._block_cvs) < TRIALS_FOR_CV:
-            return ASSUMED_BLOCK_CV
-        return max(LEAST_BLOCK_CV, math.sqrt(fmean(cv * cv for cv in self._block_cvs)))
-
-    def _note_spread(self, result: TrialResult) -> None:
-        blocks = self._blocks.pop(result.trial, ())
-        if result.outcome is Outcome.MEASURED and len(blocks) >= LEAST_BLOCKS_FOR_CV:
-            self._block_cvs.append(stdev(blocks) / fmean(blocks))
 
     def _card(self, *, emulated: bool) -> SweepCard:
         sweep = self.sweep

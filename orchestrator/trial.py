@@ -20,7 +20,6 @@ from orchestrator.load.seam import PassProgress
 from orchestrator.trial_seam import Tools, Watch
 from sweeps.intervals import mean_half_width
 from sweeps.launch import LaunchPlan
-from sweeps.metrics import measure_all
 from sweeps.problems import BadInputError
 from sweeps.quality import Outputs
 from sweeps.records import EndReason, PassRecord, RequestRecord
@@ -195,7 +194,10 @@ class _TrialRun:
         return self._watch.order() is not None or self._running.poll() is not None
 
     def progress(self, seen: PassProgress) -> None:
-        """Report the measured pass by its rate, the others as signs of life."""
+        """Report the measured pass by its rate, the probe by its steps, others as signs of life."""
+        if self._phase is Phase.PROBING and self._course and self._course.probes_the_load:
+            self._watch.report(replace(self._sign(), step_blocks=seen.chunk_blocks_per_s))
+            return
         if self._phase is not Phase.MEASURING:
             self._beat()
             return
@@ -335,8 +337,7 @@ class _TrialRun:
         )
 
     def _estimates(self) -> dict[str, Estimate]:
-        measurement = self._course.measurement(self._job.baseline) if self._course else None
-        return measure_all(measurement) if measurement else {}
+        return self._course.estimates(self._job.baseline) if self._course else {}
 
 
 def _around(blocks: Sequence[float]) -> tuple[float | None, float | None, float | None]:

@@ -7,9 +7,14 @@ speculation breaks even, and accept length over break-even is the speed-up.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sweeps.config import Config
 from sweeps.intervals import Interval, interval_of, quotient
 from sweeps.ranking import Standing, rank
 from sweeps.results import Estimate, TrialResult
+from sweeps.values import Value
+
+DRAFTING = ("speculative_", "ngram_")
+"""How the names of settings begin on which accept length depends."""
 
 AGREEMENT_FRACTION = 0.02
 """The product of the factors and the rate may differ by this much: edges of requests and rounding
@@ -55,6 +60,43 @@ def best_plain_step(results: Sequence[TrialResult], host: str) -> Standing | Non
     """
     here = [r for r in results if r.host == host and r.config.is_plain]
     return rank(here, _CYCLE, higher_is_better=False).plain
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """The most tokens that a step can bring, and how that is known."""
+
+    tokens_per_step: float
+    reason: str
+
+
+def ceiling_of(
+    config: Config, settings: Mapping[str, Value], results: Sequence[TrialResult]
+) -> Ceiling | None:
+    """Return the most tokens per step of a variant; None where nothing says.
+
+    Accept length does not depend on communication: what a trial with the same draft settings
+    measured, at the upper end of its interval, holds for this one. `settings` are the server's.
+    """
+    if config.is_plain:
+        return Ceiling(1.0, "token each, as plain decode has it")
+    alike = [
+        r.estimates[_LENGTH].high
+        for r in results
+        if r.may_lead and _LENGTH in r.estimates and drafting_of(r.config) == drafting_of(config)
+    ]
+    known = [high for high in alike if high is not None]
+    if known:
+        return Ceiling(max(known), "tokens each, at most what these draft settings measured")
+    drafted = settings.get("speculative_num_draft_tokens")
+    if type(drafted) is not int:
+        return None
+    return Ceiling(float(drafted), "tokens each, were every draft accepted")
+
+
+def drafting_of(config: Config) -> dict[str, Value]:
+    """Return the settings on which accept length depends."""
+    return {name: value for name, value in config.items() if name.startswith(DRAFTING)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What is reported of a trial: each metric's name, unit, direction and formula."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -9,7 +9,7 @@ from sweeps.buckets import BUCKETS, bucket
 from sweeps.intervals import Interval, estimate_of, interval_of, inverse, quotient
 from sweeps.records import Measurement, PassRecord
 from sweeps.results import Estimate
-from sweeps.steps import Stepping, stepping_in
+from sweeps.steps import Stepping, stepping_in, stepping_of
 
 Formula = Callable[[Measurement], Estimate | None]
 PassFormula = Callable[[PassRecord, Stepping], Estimate | None]
@@ -123,7 +123,11 @@ def _probed_steps(m: Measurement, stepping: Stepping) -> Estimate | None:
     """Return the step rate of the probe, if it was under the load of the measured pass."""
     if m.probe is None or m.probe.concurrency != m.measured.concurrency:
         return None
-    found = rates.steps_per_s(m.probe, stepping=stepping)
+    return _steps_of_probe(m.probe, stepping)
+
+
+def _steps_of_probe(probe: PassRecord, stepping: Stepping) -> Estimate | None:
+    found = rates.steps_per_s(probe, stepping=stepping)
     return found and replace(found, method=f"step probe: {found.method}")
 
 
@@ -316,6 +320,18 @@ def measure_all(measurement: Measurement) -> dict[str, Estimate]:
     """Return every metric that the passes of a trial allow."""
     found = {m.name: m.formula(measurement) for m in _all_of(measurement)}
     return {name: estimate for name, estimate in found.items() if estimate is not None}
+
+
+def measure_probe(
+    probe: PassRecord, others: Iterable[PassRecord], *, plain: bool
+) -> dict[str, Estimate]:
+    """Return what the step probe says of a trial that ended before its measured pass.
+
+    `others` are passes of the same server whose requests show how it steps.
+    """
+    steps = _steps_of_probe(probe, stepping_of((probe, *others), plain=plain))
+    cycle = _as_cycle(steps)
+    return {"steps_per_s": steps, "cycle_ms": cycle} if steps and cycle else {}
 
 
 def _all_of(measurement: Measurement) -> Iterator[Metric]:

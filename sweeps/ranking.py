@@ -11,6 +11,13 @@ INDIFFERENCE_FRACTION = 0.02
 """Variants closer than this are a tie: no user would change a server for less."""
 
 
+LAUNCH_CV = 0.015
+"""Spread of the rate of one variant between starts (assumption, until a sweep repeats some)."""
+
+_ONE_SIDED = 1.645
+"""Normal quantile of 95 %."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A variant over all its trials."""
@@ -22,6 +29,9 @@ class Standing:
     trials: tuple[str, ...]
     confirmed: bool
     """The value comes only from starts made after the variant was chosen."""
+
+    starts: int = 1
+    """How many starts the value comes from."""
 
     @property
     def variant(self) -> str:
@@ -69,12 +79,20 @@ def rank(results: Sequence[TrialResult], metric: str, *, higher_is_better: bool)
 
 
 def incumbent_bar(results: Sequence[TrialResult], metric: str) -> float | None:
-    """Return the lower bound of the leader: what a candidate must be able to reach.
+    """Return what the leader surely reaches: what a candidate must be able to reach.
 
-    The leader is the variant with the highest lower bound, so one lucky run does not raise the bar.
+    The leader is the variant whose lower bound over starts is highest: one lucky run does not
+    raise the bar, since a single start may be off by the spread between starts.
     """
-    lows = [standing.low for standing in _standings(results, metric)]
-    return max((low for low in lows if low is not None), default=None)
+    bounds = [_surely(standing) for standing in _standings(results, metric)]
+    return max((bound for bound in bounds if bound is not None), default=None)
+
+
+def _surely(standing: Standing) -> float | None:
+    if standing.low is None:
+        return None
+    luck = _ONE_SIDED * LAUNCH_CV / math.sqrt(standing.starts)
+    return min(standing.low, standing.value * (1 - luck))
 
 
 def _ratio(best: Standing | None, other: Standing | None) -> float | None:
@@ -97,7 +115,8 @@ def _standing(group: list[TrialResult], metric: str) -> Standing:
     estimates = [r.estimates[metric] for r in used]
     low, high = _pooled_interval(estimates)
     value = sum(e.value for e in estimates) / len(estimates)
-    return Standing(used[0].config, value, low, high, tuple(r.trial for r in group), bool(confirms))
+    trials = tuple(r.trial for r in group)
+    return Standing(used[0].config, value, low, high, trials, bool(confirms), len(used))
 
 
 def _pooled_interval(estimates: list[Estimate]) -> tuple[float | None, float | None]:

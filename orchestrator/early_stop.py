@@ -1,0 +1,125 @@
+"""Decides whether a running trial is surely worse than the leader.
+
+Steps come first: their rate is known within a few percent after three blocks of the step probe,
+and no verify step can bring more tokens than its draft allows.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+
+from infra.engines import complete
+from orchestrator.job import Purpose, StopKind, StopOrder, TrialJob, TrialProgress
+from sweeps.factors import Ceiling, ceiling_of
+from sweeps.ranking import incumbent_bar
+from sweeps.results import Outcome, Phase, TrialResult
+from sweeps.stopping import StopDecision, decide
+from sweeps.sweep import Sweep
+
+OBJECTIVE = "decode_tok_s"
+"""The only objective whose bound blocks of tokens or steps can give."""
+
+ALPHA = 0.005
+"""Chance that one of the two bounds is wrong: of a trial as good as the leader, 1 in 100 stops."""
+
+STEP_MARGIN_FRACTION = 0.02
+"""Of the bar; chunks may differ from verify steps by as much."""
+
+ASSUMED_TOKEN_CV, ASSUMED_STEP_CV = 0.22, 0.045
+"""Spread of 5-s blocks of tok/s and of steps/s before the sweep has seen its own (assumptions)."""
+
+_LEAST_CV = {ASSUMED_TOKEN_CV: 0.03, ASSUMED_STEP_CV: 0.01}
+_TRIALS_FOR_CV = 3
+_LEAST_TOKEN_BLOCKS, _LEAST_STEP_BLOCKS = 5, 3
+
+
+@dataclass(slots=True)
+class _Spread:
+    """The coefficient of variation of blocks within a trial, pooled over trials."""
+
+    assumed: float
+    least_blocks: int
+    running: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    found: list[float] = field(default_factory=list)
+
+    def see(self, trial: str, blocks: tuple[float, ...]) -> None:
+        if blocks:
+            self.running[trial] = blocks
+
+    def keep(self, trial: str, *, whole: bool) -> None:
+        """Learn from a trial that has ended; one that was cut off would teach a selection."""
+        blocks = self.running.pop(trial, ())
+        if whole and len(blocks) >= self.least_blocks and fmean(blocks) > 0:
+            self.found.append(stdev(blocks) / fmean(blocks))
+
+    @property
+    def cv(self) -> float:
+        if len(self.found) < _TRIALS_FOR_CV:
+            return self.assumed
+        pooled = math.sqrt(fmean(cv * cv for cv in self.found))
+        return max(_LEAST_CV[self.assumed], pooled)
+
+
+class EarlyStop:
+    """Watches the trials of one sweep. It is told of every sign of life and of every end."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._on = sweep.early_stopping and sweep.objective.metric == OBJECTIVE
+        self._tokens = _Spread(ASSUMED_TOKEN_CV, _LEAST_TOKEN_BLOCKS)
+        self._steps = _Spread(ASSUMED_STEP_CV, _LEAST_STEP_BLOCKS)
+
+    def look(
+        self, job: TrialJob, progress: TrialProgress, results: Sequence[TrialResult]
+    ) -> StopOrder | None:
+        """Return the order to stop a trial that cannot reach what the leader surely does."""
+        self._tokens.see(job.trial, progress.blocks)
+        self._steps.see(job.trial, progress.step_blocks)
+        if not self._on or job.purpose is not Purpose.SEARCH:
+            return None
+        bar = incumbent_bar(results, OBJECTIVE)
+        if bar is None:
+            return None
+        if progress.phase is Phase.PROBING:
+            return self._by_steps(job, progress.step_blocks, bar, results)
+        if progress.phase is Phase.MEASURING:
+            return self._by_tokens(progress.blocks, bar)
+        return None
+
+    def learn(self, result: TrialResult) -> None:
+        """Take the end of a trial."""
+        whole = result.outcome is Outcome.MEASURED
+        self._tokens.keep(result.trial, whole=whole)
+        self._steps.keep(result.trial, whole=whole)
+
+    def _by_tokens(self, blocks: tuple[float, ...], bar: float) -> StopOrder | None:
+        decision = decide(blocks, bar, prior_cv=self._tokens.cv, alpha=ALPHA)
+        return None if decision is None else _order(decision, "")
+
+    def _by_steps(
+        self, job: TrialJob, blocks: tuple[float, ...], bar: float, results: Sequence[TrialResult]
+    ) -> StopOrder | None:
+        settings = complete(self._sweep.settings(job.config))
+        ceiling = ceiling_of(job.config, settings, results)
+        if ceiling is None:
+            return None
+        most = ceiling.tokens_per_step * self._sweep.workload.concurrency
+        rates = [most * block for block in blocks]
+        decision = decide(
+            rates, bar, prior_cv=self._steps.cv, alpha=ALPHA, margin=STEP_MARGIN_FRACTION
+        )
+        return None if decision is None else _order(decision, _why(decision, most, ceiling))
+
+
+def _why(decision: StopDecision, most: float, ceiling: Ceiling) -> str:
+    steps_per_s = decision.upper_bound / most
+    return f" of steps, {steps_per_s:.1f}/s with {ceiling.tokens_per_step:.2f} {ceiling.reason}"
+
+
+def _order(decision: StopDecision, what: str) -> StopOrder:
+    reason = (
+        f"at most {decision.upper_bound:.1f} tok/s after {decision.blocks} blocks of 5 s{what},"
+        f" below the {decision.bar:.1f} tok/s that the leader surely reaches"
+    )
+    return StopOrder(StopKind.BOUND, reason, decision.upper_bound)
