@@ -66,7 +66,8 @@ class EarlyStop:
 
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
-        self._on = sweep.early_stopping and sweep.objective.metric == OBJECTIVE
+        single = sweep.objective.metric == OBJECTIVE and not sweep.objective.also
+        self._on = sweep.early_stopping and single
         self._tokens = _Spread(ASSUMED_TOKEN_CV, _LEAST_TOKEN_BLOCKS)
         self._steps = _Spread(ASSUMED_STEP_CV, _LEAST_STEP_BLOCKS)
 
@@ -78,7 +79,7 @@ class EarlyStop:
         self._steps.see(job.trial, progress.step_blocks)
         if not self._on or job.purpose is not Purpose.SEARCH:
             return None
-        bar = incumbent_bar(results, OBJECTIVE)
+        bar = incumbent_bar(results, OBJECTIVE, self._sweep.objective.limits)
         if bar is None:
             return None
         if progress.phase is Phase.PROBING:

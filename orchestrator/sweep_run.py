@@ -287,6 +287,7 @@ class SweepRun:
             self._results,
             self.sweep.objective.metric,
             higher_is_better=self.sweep.objective.higher_is_better,
+            limits=self.sweep.objective.limits,
         )
         if ranking.best is None:
             return None

@@ -308,6 +308,15 @@ def metric_named(name: str) -> Metric | None:
     return None
 
 
+def load_of(name: str) -> int | None:
+    """Return the concurrency that the name of a metric tells; None where it tells none."""
+    for kind in KINDS:
+        number = name.removeprefix(f"{kind.name}_{Of.LOADED}")
+        if Of.LOADED in kind.also and number != name and number.isdecimal():
+            return int(number)
+    return None
+
+
 def known_metric(name: str) -> Metric:
     """Return a metric that is there. Raises KeyError."""
     metric = metric_named(name)

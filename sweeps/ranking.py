@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweeps.config import Config
+from sweeps.limits import Limit, broken_limits
 from sweeps.results import Estimate, TrialResult
 
 INDIFFERENCE_FRACTION = 0.02
@@ -64,9 +65,15 @@ class Ranking:
         return _ratio(self.best, self.baseline)
 
 
-def rank(results: Sequence[TrialResult], metric: str, *, higher_is_better: bool) -> Ranking:
-    """Rank the variants of a sweep by a metric; trials without a rate take no part."""
-    standings = _standings(results, metric)
+def rank(
+    results: Sequence[TrialResult], metric: str, *, higher_is_better: bool,
+    limits: Sequence[Limit] = (),
+) -> Ranking:  # fmt: skip
+    """Rank the variants of a sweep by a metric; trials without a rate take no part.
+
+    Nor do those that break a limit, so that nothing is recommended that breaks one.
+    """
+    standings = _standings(results, metric, limits)
     standings.sort(key=lambda s: s.value, reverse=higher_is_better)
     if not standings:
         return Ranking((), None, (), None, None)
@@ -78,13 +85,15 @@ def rank(results: Sequence[TrialResult], metric: str, *, higher_is_better: bool)
     return Ranking(tuple(standings), best, ties, plain, base)
 
 
-def incumbent_bar(results: Sequence[TrialResult], metric: str) -> float | None:
+def incumbent_bar(
+    results: Sequence[TrialResult], metric: str, limits: Sequence[Limit] = ()
+) -> float | None:
     """Return what the leader surely reaches: what a candidate must be able to reach.
 
     The leader is the variant whose lower bound over starts is highest: one lucky run does not
     raise the bar, since a single start may be off by the spread between starts.
     """
-    bounds = [_surely(standing) for standing in _standings(results, metric)]
+    bounds = [_surely(standing) for standing in _standings(results, metric, limits)]
     return max((bound for bound in bounds if bound is not None), default=None)
 
 
@@ -99,11 +108,13 @@ def _ratio(best: Standing | None, other: Standing | None) -> float | None:
     return best.value / other.value if best and other and other.value else None
 
 
-def _standings(results: Sequence[TrialResult], metric: str) -> list[Standing]:
+def _standings(
+    results: Sequence[TrialResult], metric: str, limits: Sequence[Limit]
+) -> list[Standing]:
     """Return where each variant stands that has a rate, in the order of their first trials."""
     groups: dict[str, list[TrialResult]] = {}
     for result in results:
-        if result.may_lead and metric in result.estimates:
+        if result.may_lead and metric in result.estimates and not broken_limits(result, limits):
             groups.setdefault(result.config.variant, []).append(result)
     return [_standing(group, metric) for group in groups.values()]
 

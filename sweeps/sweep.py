@@ -1,5 +1,6 @@
 """A sweep as a space file states it: space, model, fixed settings, workload, goal and limits."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,13 +9,20 @@ from sweeps.axes import Axis, FloatRange
 from sweeps.config import Config
 from sweeps.hosts import HostSpec
 from sweeps.launch import Deadlines
-from sweeps.metrics import METRICS, known_metric, metric_named
+from sweeps.limits import Limit, contradictions
+from sweeps.metrics import METRICS, Of, known_metric, load_of, metric_named
 from sweeps.problems import Problem, nearest
 from sweeps.space import Rule, Space
 from sweeps.values import Value, digest, show
 from sweeps.workloads import Workload
 
 SAMPLERS = ("tpe", "random")
+
+LEAST_TRIALS = 4
+"""A baseline, a variant, and both on starts made after the choice."""
+
+LEAST_START_S = 120.0
+"""Host seconds of a start, at the very least (assumption): weights in the page cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +40,39 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The metric that is made as good as can be."""
+    """The metric that is made as good as can be, and what must hold meanwhile.
+
+    With `also`, other metrics are weighed against it: no one winner, but the variants that none
+    beats in all of them. The recommendation is then the best in `metric` within the limits.
+    """
 
     metric: str = "decode_tok_s"
+    limits: Sequence[Limit] = ()
+    also: Sequence[str] = ()
 
     @property
     def higher_is_better(self) -> bool:
         """Return the direction, from the metrics table."""
         return bool(known_metric(self.metric).higher_is_better)
+
+    @property
+    def directions(self) -> dict[str, bool]:
+        """Return each metric, the first one first, and whether higher is better."""
+        names = (self.metric, *self.also)
+        return {name: bool(known_metric(name).higher_is_better) for name in names}
+
+    def problems(self, workload: Workload) -> list[Problem]:
+        """List what is wrong: names, directions, limits, and what the workload never measures."""
+        found: list[Problem] = []
+        names = {"objective.metric": (self.metric,), "objective.also": tuple(self.also)}
+        for field_name, metrics in names.items():
+            for name in metrics:
+                found += _goal_problems(field_name, name, workload)
+        for limit in self.limits:
+            found += limit.problems()
+            if metric_named(limit.metric):
+                found += _unmeasured("objective.limits", limit.metric, workload)
+        return [*found, *contradictions(self.limits)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,22 +159,34 @@ class Sweep:
         if not self.name.replace("-", "").replace("_", "").isalnum():
             mend = "Use letters, digits, - and _."
             found.append(Problem("name", self.name, "it names folders", mend))
-        metric = metric_named(self.objective.metric)
-        if metric is None:
-            mend = nearest(self.objective.metric, METRICS) or f"There are {', '.join(METRICS)}."
-            found.append(Problem("objective.metric", self.objective.metric, "no metric", mend))
-        elif metric.higher_is_better is None:
-            why = "this metric has no better direction"
-            found.append(Problem("objective.metric", self.objective.metric, why, "Take another."))
+        found += self.objective.problems(self.workload)
         if self.budget.trials < 1:
             why = "at least one trial is needed"
             found.append(Problem("budget.trials", str(self.budget.trials), why, "Raise it."))
+        found += self._cost_problems()
         if self.sampler not in SAMPLERS:
             mend = nearest(self.sampler, SAMPLERS) or f"There are {', '.join(SAMPLERS)}."
             found.append(Problem("sampler", self.sampler, "no such sampler", mend))
         if not self.hosts:
             found.append(Problem("hosts", "[]", "trials need a host", "Leave it out, or name one."))
         return found
+
+    def _cost_problems(self) -> list[Problem]:
+        """Refuse GPU-hours that cannot pay for the least that a claim needs."""
+        hours = self.budget.gpu_hours
+        gpus = max((host.gpus for host in self.hosts), default=0)
+        if hours is None or not gpus or not isinstance(hours, int | float):
+            return []
+        trial_s = LEAST_START_S + self.workload.measure_s
+        needed = LEAST_TRIALS * gpus * trial_s / 3600
+        if hours >= needed:
+            return []
+        why = (
+            f"a baseline, one variant and both once more take about {LEAST_TRIALS} x {gpus} GPUs x"
+            f" {trial_s:.0f} s = {needed:.1f} GPU-hours"
+        )
+        mend = f"Give {math.ceil(needed)} or more, or lower `workload.measure_s`."
+        return [Problem("budget.gpu_hours", f"{hours:g}", why, mend)]
 
     def _baseline_problems(self, found: list[Problem]) -> list[Problem]:
         if found:
@@ -155,6 +200,32 @@ class Sweep:
             mend = "Put None first in `speculative_algorithm`."
             return [Problem("speculative_algorithm", str(plain.algorithm), why, mend)]
         return []
+
+
+def _goal_problems(field_name: str, name: str, workload: Workload) -> list[Problem]:
+    metric = metric_named(name)
+    if metric is None:
+        mend = nearest(name, METRICS) or f"There are {', '.join(METRICS)}."
+        return [Problem(field_name, name, "no metric", mend)]
+    if metric.higher_is_better is None:
+        return [Problem(field_name, name, "this metric has no better direction", "Take another.")]
+    return _unmeasured(field_name, name, workload)
+
+
+def _unmeasured(field_name: str, name: str, workload: Workload) -> list[Problem]:
+    """Say that no pass of a workload gives a metric of a load."""
+    load = load_of(name)
+    if load is not None and load not in workload.concurrencies:
+        listed = ", ".join(map(str, workload.concurrencies)) or "none"
+        why = f"no pass has {load} streams: `workload.concurrencies` holds {listed}"
+        return [Problem(field_name, name, why, f"Add {load} to `workload.concurrencies`.")]
+    if name.endswith(f"_{Of.OPEN}") and workload.requests_per_s is None:
+        why = "the workload has no open loop"
+        return [Problem(field_name, name, why, "Set `workload.requests_per_s`.")]
+    if name.endswith(f"_{Of.COLD}") and not workload.cold_prompts:
+        why = "the workload has no cold pass"
+        return [Problem(field_name, name, why, "Set `workload.cold_prompts`.")]
+    return []
 
 
 def missing_model(model: Model) -> Problem | None:
