@@ -1,11 +1,12 @@
 """The engines that answer as SGLang, and the launch plan of each."""
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.sglang.flags import FLAGS, NEWEST, spelled
+from infra.sglang.flags import NEWEST, spelled
 from sweeps.axes import is_environment
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.launch import Deadlines, LaunchPlan
@@ -13,12 +14,20 @@ from sweeps.values import Value
 
 INHERITED = (
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
-    "XDG_CACHE_HOME", "HF_HOME", "HF_TOKEN", "HF_HUB_CACHE", "SSL_CERT_FILE", "SGLANG_CACHE_DIR",
+    "XDG_CACHE_HOME", "HF_HOME", "HF_TOKEN", "HF_HUB_CACHE", "SSL_CERT_FILE",
+    # What compiled kernels are kept in, from one variant to the next.
+    "SGLANG_CACHE_DIR", "SGLANG_JIT_CACHE_DIR", "TRITON_CACHE_DIR",
+    "FLASHINFER_WORKSPACE_BASE", "CUDA_CACHE_PATH", "SGLANG_DG_CACHE_DIR",
 )  # fmt: skip
 """All that a server may take from the environment of whoever starts it.
 
 Ray sets OMP_NUM_THREADS and CUDA_VISIBLE_DEVICES in its workers; a server must not see those.
 """
+
+
+_KERNELS = "TORCHINDUCTOR_CACHE_DIR"
+_RENDEZVOUS = {"nccl_port", "dist_init_addr"}
+"""Flags by which a user says where the ranks of a server meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,7 @@ class Engine:
         deadlines: Deadlines,
         *,
         start: int = 0,
+        rendezvous_port: int | None = None,
     ) -> LaunchPlan:
         """Turn settings into a command line and an environment for one version of SGLang.
 
@@ -49,6 +59,10 @@ class Engine:
         for name, value in flags.items():
             words += _words(spelled(name, version), value)
         words += ["--host", "127.0.0.1", "--port", str(port)]
+        if flags.keys() & _RENDEZVOUS:
+            rendezvous_port = None
+        if rendezvous_port is not None:
+            words += ["--nccl-port", str(rendezvous_port)]
         return LaunchPlan(
             argv=tuple(words),
             env=tuple(sorted(self._environment(settings, host, start).items())),
@@ -56,6 +70,7 @@ class Engine:
             host="127.0.0.1",
             port=port,
             deadlines=deadlines,
+            rendezvous_port=rendezvous_port,
             renamed=tuple(renamed.items()),
         )
 
@@ -63,7 +78,7 @@ class Engine:
         self, settings: Mapping[str, Value], host: HostSpec, start: int
     ) -> dict[str, str]:
         swept = {n: str(v) for n, v in settings.items() if is_environment(n) and v is not None}
-        env = {**self.unbuffered, **host.env, **swept}
+        env = {**self.unbuffered, **_devices(host), **host.env, **swept}
         if self.name is EngineName.EMULATED:
             env |= emulated_environment(host)
             env["EMULATED_SEED"] = str(start)
@@ -74,6 +89,21 @@ ENGINES: dict[EngineName, Engine] = {
     EngineName.SGLANG: Engine(EngineName.SGLANG, "sglang.launch_server", {"PYTHONUNBUFFERED": "1"}),
     EngineName.EMULATED: Engine(EngineName.EMULATED, "infra.emulated", {"PYTHONUNBUFFERED": "1"}),
 }
+
+
+def _devices(host: HostSpec) -> dict[str, str]:
+    """Say which GPUs a server has, in the order of the driver: Ray would say otherwise."""
+    if not host.gpus:
+        return {}
+    listed = ",".join(map(str, range(host.gpus)))
+    return {"CUDA_VISIBLE_DEVICES": listed, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def place_variables(temp_folder: Path) -> dict[str, str]:
+    """Return what a server is told of this machine, and not of its configuration."""
+    # Its default lies in TMPDIR, which each trial has for itself: kernels would not be kept.
+    kernels = os.environ.get(_KERNELS) or str(Path("~/.cache/torchinductor").expanduser())
+    return {"TMPDIR": str(temp_folder), _KERNELS: kernels}
 
 
 def emulated_environment(host: HostSpec) -> dict[str, str]:
@@ -99,12 +129,6 @@ def complete(settings: Mapping[str, Value]) -> dict[str, Value]:
     if topk == 1 and isinstance(steps, int):
         full.setdefault("speculative_num_draft_tokens", steps + 1)
     return full
-
-
-def effective_names(settings: Mapping[str, Value], version: str) -> dict[str, str]:
-    """Map each flag of ours to the key under which the server reports what it made of it."""
-    names = {name: spelled(name, version) for name in complete(settings)}
-    return {name: flag for name, flag in names.items() if flag in FLAGS}
 
 
 def resolve_path(path: str, base: Path) -> str:

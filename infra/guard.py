@@ -1,14 +1,15 @@
 """The guard of one server tree: a program that ends the tree when its owner is gone.
 
 Standard library only, so that it starts at once and can be sent to another machine:
-`python -I -S guard.py [--attached]`. It leaves its parent by a second fork, since a dying parent
-may kill its direct children; with `--attached` it stays, under an SSH session.
+`python -I -S guard.py [--attached] [--lease-only]`. It leaves its parent by a second fork, since a
+dying parent may kill its direct children; with `--attached` it stays, under an SSH session.
 
 Orders are lines on stdin: first the spec (`spec_line`), then an empty line as a sign of life, or
 `stop SECONDS`. End of file, an expired lease, SIGTERM, a stop order, or the exit of the root each
-end the whole tree. Events are lines on stdout: `started PID GUARD_PID`, `exited CODE`,
-`stopped CODE KILLED SURVIVORS` (the code `?` if the root is among them), `error MESSAGE`; it then
-ends itself.
+end the whole tree. With `--lease-only` end of file does not, so that the connection which started
+it may close; SIGUSR1 is a sign of life as well. Events are lines on stdout: `started PID
+GUARD_PID`, `exited CODE`, `stopped CODE KILLED SURVIVORS` (the code `?` if the root is among them),
+`error MESSAGE`; it then ends itself.
 
 What it does not import is most of its speed: json, contextlib and typing alone take 25 ms.
 """
@@ -32,6 +33,7 @@ KILL_WAIT_S = 30.0
 """Wall seconds that killed processes get to vanish; memory pinned for a GPU takes a while."""
 LOG_PREFIX = "guard: "
 """Starts a line in the server's log that is not the server's."""
+ATTACHED, LEASE_ONLY = "--attached", "--lease-only"
 
 _SPEC_WAIT_S = 30.0
 _EXEC_WAIT_S = 30.0
@@ -165,6 +167,7 @@ class Guard:
     """Watches a running tree, then ends it."""
 
     def __init__(self, spec: Spec, root_pid: int, orders: Orders, signals_fd: int) -> None:
+        self._needs_owner = LEASE_ONLY not in sys.argv[1:]
         self._root_pid = root_pid
         self._root_code: int | None = None
         self._lease_s = spec.lease_s
@@ -186,7 +189,7 @@ class Guard:
                 return None
             if self._terminated:
                 return "ended by SIGTERM"
-            if self._orders.ended:
+            if self._orders.ended and self._needs_owner:
                 return "the owner is gone"
             if time.monotonic() >= self._lease_until_s:
                 return f"no sign of life from the owner for {self._lease_s:g} s"
@@ -234,7 +237,10 @@ class Guard:
         left_s = max(0.0, deadline_s - time.monotonic())
         for fd, _ in self._poller.poll(left_s * 1000):
             if fd != _ORDERS_FD:
-                self._terminated |= signal.SIGTERM in os.read(fd, _READ_BYTES)
+                numbers = os.read(fd, _READ_BYTES)
+                self._terminated |= signal.SIGTERM in numbers
+                if signal.SIGUSR1 in numbers:
+                    self.take(())
                 continue
             self.take(self._orders.read())
             if self._orders.ended:
@@ -369,7 +375,7 @@ def _catch_signals() -> int:
     os.set_blocking(read_fd, False)
     os.set_blocking(write_fd, False)
     signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, signal.SIGTERM):
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda *_: None)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -379,7 +385,7 @@ def _catch_signals() -> int:
 
 def main() -> None:
     """Start one server, watch it, end it."""
-    if "--attached" not in sys.argv[1:]:
+    if ATTACHED not in sys.argv[1:]:
         _leave_parent()
     try:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -1,6 +1,7 @@
 """The seam to a machine: start a server on it, watch it, stop it so that nothing is left."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -43,6 +44,56 @@ class StopReport:
     def clean(self) -> bool:
         """Tell whether nothing of the tree is left."""
         return self.survivors == 0
+
+
+@dataclass(slots=True)
+class Reservation:
+    """What a trial has to itself on a machine while its server lives, and after a stop to prove."""
+
+    sweep: str
+    trial: str
+    port: int
+    rendezvous_port: int
+    temp_folder: Path
+    """For the server's TMPDIR. Its path is short, since sockets lie in it."""
+    derived_ports: tuple[int, ...] = ()
+    """What SGLang listens on as well where data parallelism divides attention."""
+    floors_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Memory in use on each GPU, by UUID, before the sweep started its first server here."""
+    segments: frozenset[tuple[str, int]] = frozenset()
+    """Shared memory that was there before: name and inode."""
+    disputed: bool = False
+    """The host could not be proved clean, so the record of the trial stays, for `clean`."""
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Return all of them."""
+        return (self.port, self.rendezvous_port, *self.derived_ports)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanReport:
+    """What was left of a trial after its processes were ended."""
+
+    left: tuple[str, ...] = ()
+    """Each thing in words: pid, port, GPU and bytes, or path."""
+    waited_s: float = 0.0
+    """In the host's own seconds."""
+    killed: int = 0
+    """Processes that had to be found by their tag, since the stop had not reached them."""
+    skipped: tuple[str, ...] = ()
+    """What could not be looked at, in words."""
+
+    @property
+    def clean(self) -> bool:
+        """Tell whether nothing is left."""
+        return not self.left
+
+    def __str__(self) -> str:
+        """Return it as a sentence."""
+        if self.clean:
+            return f"clean after {self.waited_s:.1f} s"
+        return f"not clean after {self.waited_s:.1f} s: {'; '.join(self.left)}"
 
 
 class Process(Protocol):
@@ -102,5 +153,25 @@ class Host(Protocol):
         """Kill every process that carries the tag of a sweep or trial; return how many there were.
 
         Blocks, with a deadline. A last resort: it asks nobody, and ends guards as well.
+        """
+        ...
+
+
+class Premises(Protocol):
+    """What a server takes of its machine beside processes. Safe to use from several threads."""
+
+    def reserve(self, sweep: str, trial: str, folder: Path) -> AbstractContextManager[Reservation]:
+        """Lend ports and a temporary folder to one trial, to nobody else on this machine.
+
+        `folder` belongs to the sweep: it keeps what GPU memory was in use before the first server.
+        All is given back in the end, also if this process dies. Raises HostError if there is none.
+        """
+        ...
+
+    def prove_clean(self, reservation: Reservation, deadline_s: float) -> CleanReport:
+        """Wait until nothing of a stopped server is left, or a deadline in host seconds is over.
+
+        Processes, ports, GPU memory, shared memory, temporary files. Call it while the reservation
+        is held, after `Process.stop`: what still carries the trial's tag is killed.
         """
         ...

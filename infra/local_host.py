@@ -8,16 +8,18 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
 import psutil
 
-from infra import guard, reaper
+from infra import guard, reaper, reservation
 from infra.guard_link import Exited, GuardLink, Heartbeat, Refused, Started, Stopped
-from infra.host import Command, HostError, StopReport
+from infra.host import Command, HostError, Reservation, StopReport
+from infra.runtime_folder import RuntimeFolderError
 
 START_WAIT_S = 60.0
 """Wall seconds that a guard gets to start the program; more than the guard itself waits."""
@@ -68,13 +70,35 @@ class LocalHost:
 
     def free_port(self) -> int:
         """Return a port that is free now, each of the range in its turn. Raises HostError."""
-        with self._lock:
-            for _ in self._ports:
+        try:
+            for port in self._in_turn():
+                if self.is_port_free(port) and not reservation.is_reserved(port):
+                    return port
+        except RuntimeFolderError as error:
+            raise HostError(str(error)) from error
+        raise self._no_port()
+
+    @contextmanager
+    def reserve(self, sweep: str, trial: str) -> Iterator[Reservation]:
+        """Lend ports and a temporary folder to a trial, to nobody else here. Raises HostError."""
+        try:
+            with reservation.made(sweep, trial, self._in_turn(), self.is_port_free) as made:
+                yield made
+        except reservation.NoPortError as error:
+            raise self._no_port() from error
+        except RuntimeFolderError as error:
+            raise HostError(str(error)) from error
+
+    def _in_turn(self) -> Iterator[int]:
+        """Yield each port of the range once; the next call goes on where this one ends."""
+        for _ in self._ports:
+            with self._lock:
                 port = self._ports[self._next_port]
                 self._next_port = (self._next_port + 1) % len(self._ports)
-                if self.is_port_free(port):
-                    return port
-        raise HostError(f"no free port from {self._ports[0]} to {self._ports[-1]}")
+            yield port
+
+    def _no_port(self) -> HostError:
+        return HostError(f"no free port from {self._ports[0]} to {self._ports[-1]}")
 
     def is_port_free(self, port: int) -> bool:
         """Tell whether a server could listen on a loopback port now."""
@@ -104,6 +128,7 @@ class GuardedProcess:
         self._exited_at_s: float | None = None
         self._stopped: Stopped | None = None
         self._guard_lost = False
+        self._struck = 0
         self._report: StopReport | None = None
 
     @property
@@ -149,7 +174,7 @@ class GuardedProcess:
         stopped = self._stopped
         if stopped and not stopped.survivors:
             return StopReport(stopped.code, stopped.killed, 0, self._root_s(ordered_at_s))
-        return self._end_by_tag(stopped.killed if stopped else 0)
+        return self._end_by_tag(stopped.killed if stopped else self._struck)
 
     def _root_s(self, ordered_at_s: float) -> float | None:
         """Return how long after the order the root was gone: 0 if it was gone before."""
@@ -192,6 +217,8 @@ class GuardedProcess:
         self._guard_lost = True
         if self._exit_code is None:
             self._exit_code = -signal.SIGKILL
+        # The root goes with its guard, but nothing ends the rest until somebody calls `stop`.
+        self._struck = reaper.strike(self._command.sweep, self._command.trial)
         _log.warning("%s the guard was lost", _label(self._command))
         with suppress(OSError), self._command.log_path.open("a", encoding="utf-8") as file:
             file.write(f"\n{guard.LOG_PREFIX}lost; the server was killed with it\n")
@@ -235,7 +262,7 @@ def _launch_guard(command: Command) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**inherited, **_tags(command)},
+        env={**inherited, **_tags(command), reaper.GUARD_TAG: "1"},
         bufsize=0,
     )
 

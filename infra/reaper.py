@@ -15,6 +15,8 @@ import psutil
 
 SWEEP_TAG = "ORCH_SWEEP"
 TRIAL_TAG = "ORCH_TRIAL"
+GUARD_TAG = "ORCH_GUARD"
+"""Marks guards; their servers do not inherit it."""
 REAP_WAIT_S = 30.0
 """Wall seconds that killed processes get to vanish."""
 
@@ -68,6 +70,23 @@ def reap(sweep: str, trial: str | None = None, *, wait_s: float = REAP_WAIT_S) -
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, 0.5)
     return len(seen)
+
+
+def strike(sweep: str, trial: str) -> int:
+    """Kill what there is of a trial now, without waiting; return how many processes that were."""
+    found = _find(sweep, trial)
+    for one in found:
+        _kill(one.process)
+    return len(found)
+
+
+def by_trial() -> dict[tuple[str, str], list[psutil.Process]]:
+    """Return the live processes of all trials of this user, but not this one and its ancestors."""
+    groups: dict[tuple[str, str], list[psutil.Process]] = {}
+    for found in _scan():
+        if found.trial is not None:
+            groups.setdefault((found.sweep, found.trial), []).append(found.process)
+    return groups
 
 
 class _Found(NamedTuple):

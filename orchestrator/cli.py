@@ -1,16 +1,19 @@
-"""The command line: parse, call, print. Exit codes: 0 done, 2 bad input, 3 no trial, 130 cut."""
+"""The command line: parse, call, print.
+
+Exit codes: 0 done, 2 bad input, 3 no trial, 4 a host is not ready, 130 cut.
+"""
 
 import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from orchestrator.choices import Driver, HostChoice
-from orchestrator.exit_codes import BAD_INPUT, NO_TRIAL
+from orchestrator.exit_codes import BAD_INPUT, NO_TRIAL, NOT_READY, worst
 from sweeps.hosts import EngineName
 from sweeps.problems import BadInputError
 
@@ -47,7 +50,7 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
     resume: Annotated[bool, typer.Option(help="Continue the last sweep of this file.")] = False,
 ) -> None:
     """Run a sweep: start each variant, measure it, and find the best."""
-    from orchestrator.commands import run_sweep
+    from orchestrator.sweeping import run_sweep
 
     with _bad_input_exits():
         choice = HostChoice(engine, truth, time_scale, scenario)
@@ -56,17 +59,68 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
 
 
 @app.command()
-def check(space_file: SpaceFile, engine: Engine = EngineName.AUTO, as_json: AsJson = False) -> None:
-    """Check a space file and show what it spans. Starts nothing."""
+def check(
+    space_file: Annotated[
+        Path | None, typer.Argument(help="A space file; with --host it may be left out.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="HOST", help="With --host: only the host named so.")
+    ] = None,
+    host: Annotated[
+        bool, typer.Option("--host", help="Probe the hosts of the file, or this machine.")
+    ] = False,
+    state_dir: StateDir = DEFAULT_STATE,
+    engine: Engine = EngineName.AUTO,
+    truth: Truth = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a space file and show what it spans. Starts nothing.
+
+    With --host, look at the hosts as well and say what a sweep would meet there. Only probes are
+    started. Exits with 0 if all are ready, 2 if one cannot be used, 4 if one is not ready yet.
+    """
+    with _bad_input_exits():
+        if host:
+            _check_hosts(space_file, name, HostChoice(engine, truth), state_dir, as_json=as_json)
+        _check_file(space_file, name, HostChoice(engine, truth), as_json=as_json)
+
+
+def _check_file(
+    space_file: Path | None, name: str | None, choice: HostChoice, *, as_json: bool
+) -> None:
     from orchestrator.commands import describe, load
     from orchestrator.pages import print_space
 
-    with _bad_input_exits():
-        loaded = load(space_file, HostChoice(engine))
+    if space_file is None:
+        raise typer.BadParameter("name one, or ask for --host", param_hint="SPACE_FILE")
+    if name is not None:
+        raise typer.BadParameter("a host is named with --host only", param_hint="HOST")
+    loaded = load(space_file, choice)
     if as_json:
         _print_json(describe(loaded))
     else:
         print_space(loaded)
+
+
+def _check_hosts(
+    space_file: Path | None,
+    name: str | None,
+    choice: HostChoice,
+    state_dir: Path,
+    *,
+    as_json: bool,
+) -> NoReturn:
+    from orchestrator.host_check import check_hosts
+    from orchestrator.state import State
+
+    checks = check_hosts(space_file, name, choice, State(state_dir))
+    if as_json:
+        _print_json([check.as_data() for check in checks])
+    else:
+        from orchestrator.host_page import print_host_pages
+
+        print_host_pages(checks)
+    raise typer.Exit(worst(check.exit_code for check in checks))
 
 
 @app.command()
@@ -185,23 +239,42 @@ def emulate(
 
 
 @app.command()
-def clean(state_dir: StateDir = DEFAULT_STATE) -> None:
-    """End what dead sweeps of this state folder left running."""
-    from orchestrator.commands import clean_up
+def rebuild(state_dir: StateDir = DEFAULT_STATE, sweep_id: SweepId = None) -> None:
+    """Make MLflow's store again from the trials' own files, of all sweeps or of one."""
+    from orchestrator.sweeping import rebuild_tracker
 
     with _bad_input_exits():
-        ended = clean_up(state_dir)
-    for name, count in ended.items():
-        typer.echo(f"{name}: ended {count} processes")
-    if not ended:
-        typer.echo("Nothing was left running.")
+        made = rebuild_tracker(state_dir, sweep_id)
+    typer.echo(f"{made.trials} trials of {len(made.sweeps)} sweeps are in MLflow again.")
+    if made.recovered:
+        typer.echo(f"{made.recovered} results were found in spools only.")
+    for path in made.damaged:
+        typer.echo(f"damaged: {path}")
+
+
+@app.command()
+def clean(state_dir: StateDir = DEFAULT_STATE) -> None:
+    """Remove what dead sweeps left: processes, shared memory, temporary folders, locks."""
+    from orchestrator.sweeping import clean_up
+
+    with _bad_input_exits():
+        found = clean_up(state_dir)
+    for leftover in found:
+        typer.echo(f"{leftover.kind.value}: {leftover.what}")
+    if not found:
+        typer.echo("Nothing was left.")
 
 
 @contextmanager
 def _bad_input_exits() -> Iterator[None]:
     """Print what is wrong with an input, each problem on its line, and exit with 2."""
+    from orchestrator.journal import DiskError
+
     try:
         yield
+    except DiskError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(NOT_READY) from error
     except BadInputError as error:
         typer.echo(f"{error.source} cannot be used:", err=True)
         for problem in error.problems:

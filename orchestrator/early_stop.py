@@ -20,6 +20,9 @@ from sweeps.sweep import Sweep
 OBJECTIVE = "decode_tok_s"
 """The only objective whose bound blocks of tokens or steps can give."""
 
+SPARED = (Purpose.BASELINE, Purpose.CONFIRM)
+"""What others are compared with is measured to its end."""
+
 ALPHA = 0.005
 """Chance that one of the two bounds is wrong: of a trial as good as the leader, 1 in 100 stops."""
 
@@ -77,7 +80,7 @@ class EarlyStop:
         """Return the order to stop a trial that cannot reach what the leader surely does."""
         self._tokens.see(job.trial, progress.blocks)
         self._steps.see(job.trial, progress.step_blocks)
-        if not self._on or job.purpose is not Purpose.SEARCH:
+        if not self._on or job.purpose in SPARED:
             return None
         bar = incumbent_bar(results, OBJECTIVE, self._sweep.objective.limits)
         if bar is None:

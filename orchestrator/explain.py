@@ -1,18 +1,17 @@
 """What a state folder holds of one trial, gathered so that it can be explained."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.files import read_json
 from orchestrator.job import OUTPUTS_FILE
+from orchestrator.spool import read_spool
 from orchestrator.state import State
 from sweeps.evidence import RATE, Evidence, RequestEnd
 from sweeps.metrics import metric_named
 from sweeps.problems import BadInputError, Problem, nearest
 from sweeps.quality import Outputs, QualityReport, judge
 from sweeps.ranking import rank
-from sweeps.records import EndReason
 from sweeps.results import TrialResult
 
 BEST = "best"
@@ -57,7 +56,7 @@ def evidence_of(state: State, result: TrialResult) -> Evidence:
     return Evidence(
         result=result,
         results=results,
-        requests=tuple(read_requests(folder / "spool.jsonl")),
+        requests=read_requests(folder / "spool.jsonl"),
         prompts=_count(load.get("measured_prompts")),
         streams=_count(load.get("concurrency")),
         renamed=renamed if isinstance(renamed, Mapping) else {},
@@ -76,20 +75,9 @@ def quality_of(
     return judge(mine, plain) if mine is not None and plain is not None else None
 
 
-def read_requests(spool_path: Path) -> Iterator[RequestEnd]:
-    """Read how the requests of a trial ended; a line that a kill cut off is passed over."""
-    if not spool_path.exists():
-        return
-    with spool_path.open() as spool:
-        for line in spool:
-            entry = _entry(line)
-            if entry.get("kind") == "request":
-                yield RequestEnd(
-                    phase=str(entry["phase"]),
-                    end=EndReason(str(entry["end"])),
-                    output_tokens=_count(entry.get("output_tokens")) or 0,
-                    detail=str(entry.get("detail", "")),
-                )
+def read_requests(spool_path: Path) -> tuple[RequestEnd, ...]:
+    """Read how the requests of a trial ended, as far as its spool is whole."""
+    return read_spool(spool_path).requests()
 
 
 def _best(state: State, sweep_id: str, results: Sequence[TrialResult]) -> TrialResult | None:
@@ -111,14 +99,6 @@ def _is_open(state: State, sweep_id: str, trial: str, number: int | None) -> boo
 def _outputs(state: State, result: TrialResult) -> Outputs | None:
     data = read_json(state.trial_folder(result.sweep, result.number) / OUTPUTS_FILE)
     return None if data is None else Outputs.from_data(data)
-
-
-def _entry(line: str) -> dict[str, object]:
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return {}
-    return entry if isinstance(entry, dict) else {}
 
 
 def _count(value: object) -> int | None:

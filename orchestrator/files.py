@@ -1,46 +1,72 @@
 """How files are written: whole or not at all, or appended line by line."""
 
+import contextlib
+import itertools
 import json
 import os
 from pathlib import Path
-from typing import IO
+
+from orchestrator.journal import DiskError, Journal, sync_folder
+from orchestrator.redaction import Redactor
+
+SPOOL = "spool"
+
+_count = itertools.count()
 
 
 def write_json(path: Path, data: object) -> None:
-    """Write beside, then rename, so that a reader never sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n")
-    beside.replace(path)
+    """Write beside, then rename, so that a reader never sees half a file; secrets are masked.
+
+    Raises DiskError, and then leaves what was there before.
+    """
+    masked = Redactor.from_environment().data(data)
+    text = json.dumps(masked, indent=1, allow_nan=False) + "\n"
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_count)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise DiskError.on(path, error) from error
 
 
 def read_json(path: Path) -> dict[str, object] | None:
     """Read an object; None where there is no file or it holds no object."""
     try:
         data = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return data if isinstance(data, dict) else None
 
 
 class Spool:
-    """An append-only file of JSON lines: everything that a trial measured, as it came."""
+    """An append-only file of JSON lines: everything that a trial measured, as it came.
+
+    Raises DiskError where writing fails; the file then still holds whole lines only.
+    """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: IO[str] = path.open("a", buffering=1)
+        self._journal = Journal(path, SPOOL)
 
     def append(self, kind: str, data: dict[str, object]) -> None:
         """Append one line."""
-        self._file.write(json.dumps({"kind": kind, **data}, allow_nan=False) + "\n")
+        self._journal.append({"kind": kind, **data})
 
     def sync(self) -> None:
         """Make sure that what was appended survives a power cut."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._journal.sync()
 
     def close(self) -> None:
         """Sync and close. Safe to call twice."""
-        if not self._file.closed:
-            self.sync()
-            self._file.close()
+        if not self._journal.is_open:
+            return
+        try:
+            self._journal.sync()
+        finally:
+            self._journal.close()

@@ -1,5 +1,6 @@
 """One trial as it is handed out, what it tells while it runs, and how it is asked to stop."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -8,19 +9,13 @@ from sweeps.config import Config
 from sweeps.hosts import HostSpec
 from sweeps.records import Baseline
 from sweeps.results import Phase
+from sweeps.search.steps import Purpose
 from sweeps.sweep import Sweep
+from sweeps.values import Value
+
+__all__ = ["Purpose", "StopKind", "StopOrder", "TrialJob", "TrialProgress"]
 
 OUTPUTS_FILE = "outputs.json"
-
-
-class Purpose(StrEnum):
-    """Why a configuration is measured."""
-
-    BASELINE = "baseline"
-    """Plain decode: first, and again at the end, to see drift."""
-    SEARCH = "search"
-    CONFIRM = "confirm"
-    """The leader once more, on a fresh start made after it was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +32,12 @@ class TrialJob:
     purpose: Purpose = Purpose.SEARCH
     baseline: Baseline | None = None
     """The step of the best plain decode that the sweep knows of on this host."""
+    pins: Mapping[str, Value] = field(default_factory=dict)
+    """Capacity settings that all trials on this host have in common."""
+    fingerprint: str = ""
+    """Of the host as it was probed."""
+    why: str = ""
+    """In words, where the search gives a reason."""
 
     @property
     def log_path(self) -> Path:
@@ -85,6 +86,8 @@ class TrialProgress:
     """Decode tok/s of each whole 5-s block of the measured pass so far."""
     step_blocks: tuple[float, ...] = field(default=())
     """Steps/s of a stream in each such block of the step probe under the same load."""
+    detail: str = ""
+    """What a start is at."""
 
 
 class StopKind(StrEnum):

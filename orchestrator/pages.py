@@ -3,7 +3,7 @@
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,17 +11,23 @@ from typing import TYPE_CHECKING
 from orchestrator.wording import short
 from sweeps.axes import conditions, is_environment
 from sweeps.config import Config
+from sweeps.crossover import Load, loads, stops_paying_at
+from sweeps.effects import without_effect
 from sweeps.explaining import Explanation
 from sweeps.launch import LaunchPlan
+from sweeps.ledger import Ledger
 from sweeps.metrics import known_metric
+from sweeps.pareto import Point, front
 from sweeps.ranking import Ranking
-from sweeps.results import TrialResult
 from sweeps.space import values_text
 from sweeps.sweep import Sweep
 from sweeps.values import show
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from orchestrator.sweep_run import SweepRun
+    from sweeps.search.claims import Claim
 
 _READABLE_COLUMNS = 100
 
@@ -91,36 +97,92 @@ def _trial_cells(row: dict[str, object]) -> list[str]:
 
 
 def print_summary(
-    sweep_id: str,
-    state_dir: Path,
-    status: str,
-    ranking: Ranking,
-    results: Sequence[TrialResult],
-    metric: str,
+    sweep_id: str, state_dir: Path, status: str, ranking: Ranking, run: "SweepRun"
 ) -> None:
-    """Say how a sweep ended, what won, and what to type next."""
-    unit = known_metric(metric).unit
+    """Say how a sweep ended, what won, where the hours went, and what to type next."""
+    results, goal = run.results, run.sweep.objective
     outcomes = [result.outcome for result in results]
     counts = ", ".join(f"{outcomes.count(o)} {o.value}" for o in dict.fromkeys(outcomes))
     word = "EMULATED " if any(result.emulated for result in results) else ""
     _say(f"{word}sweep {sweep_id} {status}: {counts or 'no trial'}")
-    if ranking.best is not None:
-        best = ranking.best
-        ties = f", not to be told from {len(ranking.ties) - 1} others" if ranking.ties[1:] else ""
-        _say(f"best   {short(best.config)}")
-        _say(f"       {best.value:.1f} {unit}{_range(best.low, best.high)}{ties}")
-        if best.config.is_plain:
-            _say("       speculation did not pay in any trial of this sweep")
-        elif ranking.gain is not None:
-            _say(f"       {ranking.gain:.2f} x the best plain decode measured here")
-        if ranking.gain_over_baseline is not None:
-            _say(f"       {ranking.gain_over_baseline:.2f} x a server with nothing changed")
+    if run.health.trouble:
+        _say(f"why    {run.health.trouble}")
+    _say_best(ranking, known_metric(goal.metric).unit)
+    if (claim := run.claim()) is not None:
+        _say_claim(claim)
+    _say_loads(loads(results, run.sweep.workload))
+    if goal.also:
+        _say_front(front(results, goal.directions), goal.directions)
+    for closed in run.health.closed:
+        _say(f"closed {closed}")
+    for host, why in run.health.quarantined.items():
+        _say(f"dirty  host {host}: {why}; `python -m orchestrator clean` removes what is left")
+    for effect in without_effect(results):
+        _say(f"inert  {effect}")
+    _say_ledger(run.ledger())
     folder = "" if state_dir == Path(".sweeps") else f" --state-dir {state_dir}"
     if status == "interrupted":
         _say(f"next   python -m orchestrator sweep FILE --resume{folder}")
     _say(f"next   python -m orchestrator trials --sweep {sweep_id}{folder}")
     _say(f"       python -m orchestrator ui{folder}")
     _say(f"       python -m orchestrator export --sweep {sweep_id}{folder}")
+
+
+def _say_best(ranking: Ranking, unit: str) -> None:
+    best = ranking.best
+    if best is None:
+        return
+    ties = f", not to be told from {len(ranking.ties) - 1} others" if ranking.ties[1:] else ""
+    _say(f"best   {short(best.config)}")
+    _say(f"       {best.value:.1f} {unit}{_range(best.low, best.high)}{ties}")
+    if best.config.is_plain:
+        _say("       speculation did not pay in any trial of this sweep")
+    elif ranking.gain is not None:
+        _say(f"       {ranking.gain:.2f} x the best plain decode measured here")
+    if ranking.gain_over_baseline is not None:
+        _say(f"       {ranking.gain_over_baseline:.2f} x a server with nothing changed")
+
+
+def _say_claim(claim: "Claim") -> None:
+    """State what the confirming starts carry."""
+    _say(f"claim  {'settled' if claim.settled else 'not settled'}: {claim.reason}")
+    if claim.gain is not None:
+        gain = claim.gain
+        _say(
+            f"       {gain.ratio:.3f} x {short(gain.over)} (95 % interval {gain.low:.3f} to"
+            f" {gain.high:.3f}), from {len(gain.starts)} starts made after the choice"
+        )
+
+
+def _say_loads(table: Sequence[Load]) -> None:
+    """Show the winner at each concurrency, if several were measured."""
+    if len(table) < 2:
+        return
+    for load in table:
+        _say(
+            f"load   {load.concurrency:>3} at a time: {load.verdict}; speculation {load.gain:.2f} x"
+            f" plain decode ({load.speculative.value:.1f} against {load.plain.value:.1f} tok/s):"
+            f" {short(load.speculative.config)}"
+        )
+    if (crossing := stops_paying_at(table)) is not None:
+        _say(f"       speculation stops paying at {crossing} at a time")
+
+
+def _say_front(points: Sequence[Point], directions: Mapping[str, bool]) -> None:
+    for point in points:
+        values = zip(directions, point.values, strict=True)
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in values)
+        _say(f"front  {shown}: {short(point.config)}")
+
+
+def _say_ledger(book: Ledger) -> None:
+    if not book.total:
+        return
+    parts = ", ".join(f"{name} {hours:.2f}" for name, hours in book.spent.items())
+    _say(f"hours  {book.total:.2f} GPU-hours: {parts}")
+    if book.saved:
+        saved = ", ".join(f"{name} {hours:.2f}" for name, hours in book.saved.items())
+        _say(f"       saved, by estimate: {saved}")
 
 
 def print_explanation(explanation: Explanation) -> None:

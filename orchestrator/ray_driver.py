@@ -29,7 +29,7 @@ from orchestrator.signals import terminate_like_interrupt
 from orchestrator.state import State
 from orchestrator.sweep_run import SweepRun
 from orchestrator.tools import local_tools
-from orchestrator.trial import lost_result
+from orchestrator.trial_records import lost_result
 from orchestrator.trial_thread import TrialThread, order_data
 from sweeps.results import Outcome, Phase, TrialResult
 

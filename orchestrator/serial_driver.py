@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from orchestrator.job import StopKind, StopOrder, TrialJob
 from orchestrator.sweep_run import SweepRun
-from orchestrator.trial import lost_result
+from orchestrator.trial_records import lost_result
 from orchestrator.trial_seam import Tools
 from orchestrator.trial_thread import TrialThread
 from sweeps.hosts import HostSpec

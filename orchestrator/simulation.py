@@ -5,6 +5,8 @@ Everything but the wire is the real thing: the trial, the search, the engine and
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 from infra.clock import SimulatedClock
 from infra.emulated.in_process import InProcessHost, InProcessServer
@@ -13,6 +15,8 @@ from infra.emulated.serving.requests import Asked, read_chat, read_generate
 from infra.emulated.serving.validation import BadRequestError, read_body
 from infra.emulated.text import render_all
 from infra.engines import ENGINES
+from infra.gpus import Gpu, GpuProcess
+from infra.host import CleanReport, Reservation
 from infra.sglang.control import ControlError, lifetime_accept_length
 from orchestrator.job import StopOrder, TrialProgress
 from orchestrator.load.arrivals import Arrivals
@@ -58,7 +62,34 @@ def simulated_tools() -> Tools:
         return SimulatedControl(host, url)
 
     engine = ENGINES[EngineName.EMULATED]
-    return Tools(host, engine, clock, SimulatedClient(host, clock), control)
+    client, premises = SimulatedClient(host, clock), SimulatedPremises(host)
+    return Tools(host, engine, clock, client, control, premises, _NoGpus())
+
+
+class _NoGpus:
+    """Servers of this process hold no memory that one could see."""
+
+    def list_gpus(self) -> tuple[Gpu, ...]:
+        return ()
+
+    def gpu_processes(self) -> tuple[GpuProcess, ...]:
+        return ()
+
+
+class SimulatedPremises:
+    """Ports of servers that listen nowhere, and of which nothing can be left."""
+
+    def __init__(self, host: InProcessHost) -> None:
+        self._host = host
+
+    @contextmanager
+    def reserve(self, sweep: str, trial: str, folder: Path) -> Iterator[Reservation]:
+        """Lend two ports."""
+        yield Reservation(sweep, trial, self._host.free_port(), self._host.free_port(), folder)
+
+    def prove_clean(self, reservation: Reservation, deadline_s: float) -> CleanReport:
+        """Report that nothing is left."""
+        return CleanReport()
 
 
 class _Inline:

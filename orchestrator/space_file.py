@@ -13,6 +13,7 @@ from infra.emulated.truth import TRUTHS
 from infra.engines import resolve_path
 from infra.gpus import count_gpus
 from infra.sglang.flags import NEWEST
+from infra.sglang.joint_rules import joint_problems
 from infra.sglang.probe import missing_sglang
 from infra.sglang.setting_checks import setting_problems
 from orchestrator.choices import AS_WRITTEN, HostChoice
@@ -98,7 +99,10 @@ def settle_host(host: HostSpec, choice: HostChoice, gpus: int) -> HostSpec:
 
 
 def _host_problems(sweep: Sweep, host: HostSpec, gpus: int) -> list[Problem]:
-    found = setting_problems(sweep.all_values(), host.version or NEWEST)
+    version = host.version or NEWEST
+    found = setting_problems(sweep.all_values(), version)
+    if not found:
+        found += joint_problems(sweep.settings(sweep.space.plain()), version)
     field = f"hosts.{host.name}"
     if host.engine is EngineName.EMULATED:
         return [*found, *emulation_problems(host, field)]

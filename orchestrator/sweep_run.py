@@ -5,14 +5,17 @@ Drivers decide where and how many trials run; everything else is decided here, o
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from infra.sglang.effective import parser_accepts
+from infra.sglang.flags import NEWEST
 from orchestrator.early_stop import EarlyStop
 from orchestrator.events import Follower, SweepStart, Tally
 from orchestrator.files import read_json, write_json
+from orchestrator.health import SweepHealth
 from orchestrator.job import (
     OUTPUTS_FILE,
     Purpose,
@@ -24,14 +27,19 @@ from orchestrator.search.seam import Proposal, Search
 from orchestrator.state import State
 from orchestrator.tracking.seam import Sample, SweepCard, Tracker, TrialCard
 from sweeps.config import Config
+from sweeps.effects import notes_of
 from sweeps.factors import best_plain_step
 from sweeps.hosts import HostSpec
+from sweeps.ledger import Ledger, ledger
+from sweeps.pins import first_plain, pins
 from sweeps.quality import Outputs, judge
 from sweeps.ranking import rank
 from sweeps.records import Baseline
 from sweeps.results import Outcome, TrialResult
+from sweeps.search.claims import Claim
+from sweeps.search.planner import Planner
 from sweeps.sweep import Sweep
-from sweeps.values import show
+from sweeps.values import Value, show
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +66,16 @@ class RepeatingSearch(Search, Protocol):
         """Return how many proposals were made."""
         ...
 
+    @property
+    def planner(self) -> Planner | None:
+        """Return who plans the whole sweep, its end included; None where nobody does."""
+        ...
+
+    @property
+    def collapsed(self) -> int:
+        """Return how many draws acted alike with a configuration that was known."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Attendants:
@@ -72,8 +90,10 @@ class SweepRun:
 
     def __init__(
         self, sweep_id: str, sweep: Sweep, state: State, search: RepeatingSearch,
-        attendants: Attendants,
+        attendants: Attendants, health: SweepHealth | None = None,
+        fingerprints: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
+        """`fingerprints` are those of the hosts as they were probed, by name."""
         self.sweep_id, self.sweep = sweep_id, sweep
         self._state, self._search = state, search
         self._tracker, self._followers = attendants.tracker, attendants.followers
@@ -84,6 +104,9 @@ class SweepRun:
         self._began_s = time.monotonic()
         self._exhausted = False
         self._early_stop = EarlyStop(sweep)
+        self.health = health or SweepHealth(sweep, len(self._results))
+        self.health.look(self._results)
+        self._fingerprints = fingerprints or {}
 
     @property
     def results(self) -> list[TrialResult]:
@@ -112,7 +135,7 @@ class SweepRun:
 
     def next_job(self, host: HostSpec) -> TrialJob | None:
         """Hand out the next trial for a host; None when there is none now."""
-        proposal = self._next_proposal()
+        proposal = None if host.name in self.health.quarantined else self._next_proposal()
         if proposal is None:
             return None
         job = TrialJob(
@@ -125,6 +148,9 @@ class SweepRun:
             folder=self._state.trial_folder(self.sweep_id, proposal.number),
             purpose=proposal.purpose,
             baseline=self._baseline(host.name),
+            why=proposal.why,
+            pins=self._pins(host),
+            fingerprint=self._fingerprints.get(host.name, ""),
         )
         job.folder.mkdir(parents=True, exist_ok=True)
         logger.info("sweep=%s trial=%s starts: %s", self.sweep_id, job.trial, job.config)
@@ -172,7 +198,9 @@ class SweepRun:
         self._early_stop.learn(result)
         result = self._judged(job, result)
         self._results.append(result)
-        self._search.tell(proposal, result)
+        self.health.look(self._results)
+        attempts = sum(r.config == result.config and _failed(r) for r in self._results)
+        self._search.tell(proposal, result, retry=self.health.may_retry(result, attempts))
         if result.outcome is Outcome.FAILED:
             self._exhausted = False  # it may be tried again
         self._tracker.trial_ended(result, job.folder)
@@ -187,6 +215,15 @@ class SweepRun:
         self._tracker.sweep_ended(status)
         for follower in self._followers:
             follower.sweep_ended(status)
+
+    def claim(self) -> Claim | None:
+        """Return what the search claims; None where nobody plans, or nothing was measured."""
+        planner = self._search.planner
+        return None if planner is None else planner.claim(self._results)
+
+    def ledger(self) -> Ledger:
+        """Return where the GPU-hours went."""
+        return ledger(self._results, collapsed=self._search.collapsed)
 
     def tally(self) -> Tally:
         """Sum up where the sweep stands."""
@@ -211,19 +248,27 @@ class SweepRun:
         return Baseline(step.value, step.low, step.high) if step else None
 
     def _judged(self, job: TrialJob, result: TrialResult) -> TrialResult:
-        """Compare what a trial wrote with what plain decode wrote on the same host."""
+        """Compare a trial with plain decode on its host: what it wrote, and how it ran."""
+        plain = first_plain(self._results, result.host)
+        notes = notes_of(result, plain, self.sweep.workload)
+        judged = replace(result, notes=(*result.notes, *notes))
         outputs = _outputs(job.outputs_path)
-        if outputs is None:
-            return result
-        if result.config.is_plain and result.host not in self._references:
+        if outputs and result.config.is_plain and result.host not in self._references:
             self._references[result.host] = outputs
         reference = self._references.get(result.host)
-        if reference is None:
-            return result
-        report = judge(outputs, reference)
-        judged = replace(result, quality=report.verdict, quality_note=report.reason)
-        write_json(job.result_path, judged.as_data())
+        if outputs and reference:
+            report = judge(outputs, reference)
+            judged = replace(judged, quality=report.verdict, quality_note=report.reason)
+        if judged != result:
+            write_json(job.result_path, judged.as_data())
         return judged
+
+    def _pins(self, host: HostSpec) -> dict[str, Value]:
+        """Return the capacity settings that all arms on a host have in common."""
+        version = host.version or NEWEST
+        return pins(
+            self._results, host.name, self.sweep, lambda n, v: parser_accepts(n, v, version)
+        )
 
     def _known_references(self) -> dict[str, Outputs]:
         """Find the texts of the first plain decode of each host among the results so far."""
@@ -254,23 +299,19 @@ class SweepRun:
         return max(0, self.sweep.budget.trials - len(self._counted()) - len(self._open))
 
     def _nothing_left(self) -> bool:
-        return self._left() == 0 or self._exhausted or self._gave_up()
-
-    def _gave_up(self) -> bool:
-        """Tell whether nothing but faults came for long enough to stop trying."""
-        last = self._results[-5:]
-        return len(last) == 5 and all(r.outcome is Outcome.FAILED for r in last)
+        return self._left() == 0 or self._exhausted or self.health.trouble is not None
 
     def _next_proposal(self) -> Proposal | None:
         if self._nothing_left():
             return None
-        if self._is_closing():
+        if self._search.planner is None and self._is_closing():
             return self._closing_proposal() or self._ask()
         return self._ask()
 
     def _ask(self) -> Proposal | None:
         proposal = self._search.ask()
-        self._exhausted = proposal is None
+        # What runs may give a plan more to do.
+        self._exhausted = proposal is None and not self._open
         return proposal
 
     def _is_closing(self) -> bool:
@@ -316,6 +357,10 @@ class SweepRun:
             self.sweep_id, sweep.name, emulated, params, {"space": sweep.key},
             sweep.objective.metric, higher_is_better=sweep.objective.higher_is_better,
         )  # fmt: skip
+
+
+def _failed(result: TrialResult) -> bool:
+    return result.outcome is Outcome.FAILED
 
 
 def _outputs(path: Path) -> Outputs | None:

@@ -1,55 +1,73 @@
 """The life of one trial: plan, start, ready, measure, stop, result. No Ray in it."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from statistics import fmean
-from typing import NoReturn
 
-from infra.engines import effective_names
-from infra.host import Command, HostError, Process
-from infra.sglang.control import ControlError, effective_settings
+from infra.engines import complete, place_variables
+from infra.evidence import LIMIT_S, Subject, keep_evidence
+from infra.host import Command, HostError, Process, Reservation
+from infra.reaper import find_tagged, tags
+from infra.sglang.control import ControlError
+from infra.sglang.effective import account, read_environments
 from infra.sglang.flags import NEWEST
 from infra.sglang.logs import accept_lengths, explain_exit
+from infra.sglang.signatures import Moment
+from infra.sglang.start_log import StartPhase
 from orchestrator.course import Course
-from orchestrator.files import Spool, write_json
+from orchestrator.files import write_json
 from orchestrator.job import StopKind, TrialJob, TrialProgress
 from orchestrator.load.seam import PassProgress
+from orchestrator.starting import (
+    WORKER_LOST,
+    StartFailure,
+    WorkerWatch,
+    refuse_if_answering,
+    wait_until_ready,
+)
+from orchestrator.trial_notes import TrialNotes, notes_of_trial
+from orchestrator.trial_records import lost_result, rate_around
 from orchestrator.trial_seam import Tools, Watch
-from sweeps.intervals import mean_half_width
 from sweeps.launch import LaunchPlan
+from sweeps.pins import with_pins
 from sweeps.problems import BadInputError
 from sweeps.quality import Outputs
-from sweeps.records import EndReason, PassRecord, RequestRecord
+from sweeps.records import EndReason, PassRecord
 from sweeps.results import Estimate, Outcome, Phase, TrialResult
 from sweeps.values import Value
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 0.5
-"""Host seconds between two looks at a starting server."""
-
-SIMULATED_POLL_S = 5.0
-"""The same where waiting costs nothing but the looks do."""
-
-LEAST_POLL_WALL_S = 0.05
 LEAST_SILENCE_WALL_S = 5.0
 """Where a host is emulated faster than life, a busy machine must not look like a silent server."""
+
+EVIDENCE_LINES = 400
+"""Last lines of a log that are searched, and kept."""
+
+LEAST_EVIDENCE_WALL_S = 3.0
 
 CONTROL_S = 30.0
 """Wall seconds for an answer of a server that is up."""
 
 
+TOLD_BY_REMAINS = (Outcome.HUNG, Outcome.FAILED, Outcome.INFEASIBLE)
+"""Ends after which one wants to see what the server left."""
+
+
 class TrialEndError(Exception):
     """The trial ends here, for a reason that becomes its outcome."""
 
-    def __init__(self, outcome: Outcome, reason: str, bound: float | None = None) -> None:
+    def __init__(
+        self, outcome: Outcome, reason: str, bound: float | None = None, signature: str = ""
+    ) -> None:
         super().__init__(reason)
         self.outcome = outcome
         self.reason = reason
         self.bound = bound
+        self.signature = signature
 
 
 def run_trial(job: TrialJob, tools: Tools, watch: Watch) -> TrialResult:
@@ -57,21 +75,18 @@ def run_trial(job: TrialJob, tools: Tools, watch: Watch) -> TrialResult:
 
     Blocks; gives way within a second to an order to stop. When it returns, the server is gone.
     """
-    spool = Spool(job.spool_path)
-    try:
-        run = _TrialRun(job, tools, watch, spool)
-        result = run.result()
-        write_json(job.result_path, result.as_data())
-    finally:
-        spool.close()
+    with notes_of_trial(job) as notes:
+        result = _TrialRun(job, tools, watch, notes).result()
+        notes.end(result)
+    write_json(job.result_path, result.as_data())
     return result
 
 
 class _TrialRun:
     """The state of one trial while it runs."""
 
-    def __init__(self, job: TrialJob, tools: Tools, watch: Watch, spool: Spool) -> None:
-        self._job, self._tools, self._watch, self._spool = job, tools, watch, spool
+    def __init__(self, job: TrialJob, tools: Tools, watch: Watch, notes: TrialNotes) -> None:
+        self._job, self._tools, self._watch, self._notes = job, tools, watch, notes
         self._clock = tools.clock
         self._started_s = self._clock.now_s()
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -81,11 +96,15 @@ class _TrialRun:
         self._course: Course | None = None
         self._process: Process | None = None
         self._log_from_bytes = 0
+        self._requested = with_pins(job.sweep.settings(job.config), job.pins)
         self._effective: dict[str, Value] = {}
         self._version = job.host.version or NEWEST
         self._plan: LaunchPlan | None = None
+        self._workers: WorkerWatch | None = None
+        self._start_phase_s: dict[str, float] = {}
+        self._signature = ""
+        self._dirty = ""
         self._log_lengths: list[float] = []
-        self._survivors = 0
 
     def result(self) -> TrialResult:
         """Run the phases and build the result."""
@@ -94,18 +113,24 @@ class _TrialRun:
             outcome, reason = self._run_phases()
         except TrialEndError as end:
             outcome, reason, bound = end.outcome, end.reason, end.bound
+            self._signature = end.signature
         except BadInputError as error:
             outcome, reason = Outcome.FAILED, f"the workload changed: {error}"
         except (HostError, OSError) as error:
             outcome, reason = Outcome.FAILED, f"the host failed: {error}"
         self.enter(Phase.CLEAN)
-        if self._survivors:
-            reason += f"; {self._survivors} processes outlived the stop"
         return self._build(outcome, reason, bound)
 
     def _run_phases(self) -> tuple[Outcome, str]:
-        plan = self._make_plan()
-        with self._server(plan) as process:
+        job = self._job
+        with self._tools.premises.reserve(job.sweep_id, job.trial, job.folder.parent) as reserved:
+            return self._run_on(reserved)
+
+    def _run_on(self, reserved: Reservation) -> tuple[Outcome, str]:
+        plan = self._make_plan(reserved)
+        with self._ended_by_start():
+            refuse_if_answering(plan, self._tools)
+        with self._server(plan, reserved) as process:
             self._process = process
             self._wait_until_ready(plan, process)
             self._read_back(plan)
@@ -120,25 +145,26 @@ class _TrialRun:
             course.run()
             return self._judge(course)
 
-    def _make_plan(self) -> LaunchPlan:
+    def _make_plan(self, reserved: Reservation) -> LaunchPlan:
         job = self._job
         plan = self._tools.engine.plan(
-            job.sweep.settings(job.config),
+            self._requested,
             job.host,
-            self._tools.host.free_port(),
+            reserved.port,
             job.sweep.budget.deadlines,
             start=job.number,
+            rendezvous_port=reserved.rendezvous_port,
         )
         self._plan = plan
         write_json(job.plan_path, plan.as_data())
         return plan
 
     @contextmanager
-    def _server(self, plan: LaunchPlan) -> Iterator[Process]:
+    def _server(self, plan: LaunchPlan, reserved: Reservation) -> Iterator[Process]:
         job = self._job
         command = Command(
             argv=plan.argv,
-            env=dict(plan.env),
+            env={**place_variables(reserved.temp_folder), **dict(plan.env)},
             inherit=plan.inherit,
             log_path=job.log_path,
             cwd=job.folder,
@@ -150,33 +176,52 @@ class _TrialRun:
         try:
             self.enter(Phase.STARTING)
             yield process
+        except TrialEndError as end:
+            if end.outcome in TOLD_BY_REMAINS:
+                self._keep_evidence(process)
+            raise
         finally:
             self.enter(Phase.STOPPING)
             if process.poll() is None:
                 self._tools.control(plan.url, 2.0).abort_all()
             report = process.stop()
-            self._spool.append("stop", asdict(report))
-            if not report.clean:
-                self._survivors = report.survivors
-                self._tools.host.reap(job.sweep_id, job.trial)
+            clean = self._tools.premises.prove_clean(reserved, plan.deadlines.clean_s)
+            self._dirty = "" if clean.clean else str(clean)
+            self._notes.note("stop", {**asdict(report), "clean": asdict(clean)})
+
+    def _keep_evidence(self, process: Process) -> None:
+        """Keep what is to be seen of a server that hung or died, before it is ended."""
+        if self._clock.real_s(1.0):  # a simulated one has no processes
+            job, limit_s = self._job, max(LEAST_EVIDENCE_WALL_S, self._clock.real_s(LIMIT_S))
+            astray = tuple(found.pid for found in find_tagged(job.sweep_id, job.trial))
+            subject = Subject(process.pid, process.log_tail(EVIDENCE_LINES), astray)
+            keep_evidence(job.folder / "evidence", subject, self._tools.gpus, limit_s=limit_s)
 
     def _wait_until_ready(self, plan: LaunchPlan, process: Process) -> None:
-        """Ready is: alive, healthy, and one token generated for us."""
-        control = self._tools.control(plan.url, 5.0)
-        deadline_s = self._clock.now_s() + plan.deadlines.start_s
-        while not control.is_healthy():
-            self._check(process)
-            if self._clock.now_s() > deadline_s:
-                self._hang(f"not healthy {plan.deadlines.start_s:g} s after its start", process)
-            self._beat()
-            self._clock.sleep_s(self._poll_s())
-        if not process.listens_on(plan.port):
-            self._check(process)
-            raise TrialEndError(Outcome.FAILED, f"another program answers on port {plan.port}")
-        left_s = max(1.0, deadline_s - self._clock.now_s())
-        if not self._tools.client.probe(plan.url, self._job.sweep.workload.dialect, left_s):
-            self._check(process)
-            self._hang("healthy, but it generated no token", process)
+        """Wait for proof that it serves: alive, healthy, and one token generated for us."""
+        dialect = self._job.sweep.workload.dialect
+        with self._ended_by_start():
+            report = wait_until_ready(plan, process, self._job.log_path, self._tools, self, dialect)
+        self._workers = report.workers
+        self._start_phase_s = {p.value: round(t, 3) for p, t in report.phase_s.items()}
+        self._notes.note("start", {"total_s": report.total_s, "phase_s": self._start_phase_s})
+
+    @contextmanager
+    def _ended_by_start(self) -> Iterator[None]:
+        try:
+            yield
+        except StartFailure as end:
+            raise TrialEndError(end.outcome, end.reason, signature=end.signature) from end
+
+    def check(self) -> None:
+        """End the start if somebody wants that, or if no time is left for it."""
+        self._check_orders()
+        if self.left_s() <= 0:
+            raise TrialEndError(Outcome.HUNG, "the trial's time ended during its start")
+
+    def beat(self, phase: StartPhase) -> None:
+        """Take a sign of life of a start."""
+        self._watch.report(replace(self._sign(), detail=phase.value))
 
     def _read_back(self, plan: LaunchPlan) -> None:
         """Note what the server made of the settings, by its own account."""
@@ -185,13 +230,18 @@ class _TrialRun:
         except ControlError as error:
             raise TrialEndError(Outcome.FAILED, f"no account of its settings: {error}") from error
         self._version = str(info.get("version") or self._version)
-        settings = self._job.sweep.settings(self._job.config)
-        self._effective = effective_settings(info, effective_names(settings, self._version))
-        self._spool.append("effective", {"settings": self._effective, "version": self._version})
+        marks = tags(self._job.sweep_id, self._job.trial)
+        environments = read_environments(self._running.pid, marks, self._requested)
+        with self._job.log_path.open(errors="replace") as log:
+            told = account(info, self._requested, self._version, log=log, environments=environments)
+        self._effective = told.settings
+        data = {"settings": told.settings, "sources": told.sources, "version": self._version}
+        self._notes.note("effective", data)
 
     def should_stop(self) -> bool:
         """Tell whether somebody wants the trial to end, or the server is gone."""
-        return self._watch.order() is not None or self._running.poll() is not None
+        gone = self._running.poll() is not None
+        return self._watch.order() is not None or gone or bool(self._lost_workers())
 
     def progress(self, seen: PassProgress) -> None:
         """Report the measured pass by its rate, the probe by its steps, others as signs of life."""
@@ -201,23 +251,21 @@ class _TrialRun:
         if self._phase is not Phase.MEASURING:
             self._beat()
             return
-        rate, low, high = _around(seen.decode_blocks_per_s)
-        self._watch.report(
-            replace(
-                self._sign(),
-                tok_s=rate,
-                low=low,
-                high=high,
-                accept_length=seen.accept_length,
-                blocks=seen.decode_blocks_per_s,
-            )
+        rate, low, high = rate_around(seen.decode_blocks_per_s)
+        sign = replace(
+            self._sign(),
+            tok_s=rate,
+            low=low,
+            high=high,
+            accept_length=seen.accept_length,
+            blocks=seen.decode_blocks_per_s,
         )
+        self._notes.sample(sign)
+        self._watch.report(sign)
 
     def keep(self, record: PassRecord) -> None:
         """Write a pass down; the trial ends here if the server is gone or has fallen silent."""
-        for request in record.requests:
-            self._spool.append("request", {"phase": self._phase.value, **_request_data(request)})
-        self._spool.sync()
+        self._notes.requests(self._phase, record)
         if self._phase is Phase.COLD:
             outputs = Outputs.of(record, self._job.sweep.workload.temperature)
             write_json(self._job.outputs_path, outputs.as_data())
@@ -257,19 +305,28 @@ class _TrialRun:
             log.seek(self._log_from_bytes)
             self._log_lengths = accept_lengths(log)
 
-    def _check(self, process: Process) -> None:
-        """End the trial if somebody wants that, or if the server is gone."""
+    def _check_orders(self) -> None:
         order = self._watch.order()
         if order is not None:
             stopped = order.kind is StopKind.BOUND
             outcome = Outcome.STOPPED if stopped else Outcome.CANCELLED
             raise TrialEndError(outcome, order.reason, order.bound)
+
+    def _check(self, process: Process) -> None:
+        """End the trial if somebody wants that, or if the server is gone or maimed."""
+        self._check_orders()
+        if self._notes.fault:
+            raise TrialEndError(Outcome.FAILED, self._notes.fault)
         code = process.poll()
         if code is not None:
-            why = explain_exit(code, process.log_tail(400))
-            raise TrialEndError(why.outcome, f"{why.reason} (while {self._phase.value})")
-        if self._phase is Phase.STARTING and self.left_s() <= 0:
-            raise TrialEndError(Outcome.HUNG, "the trial's time ended during its start")
+            why = explain_exit(code, process.log_tail(EVIDENCE_LINES), Moment.LOAD)
+            reason = f"{why.reason} (while {self._phase.value})"
+            raise TrialEndError(why.outcome, reason, signature=why.signature)
+        if lost := self._lost_workers():
+            raise TrialEndError(Outcome.FAILED, f"workers {lost}", signature=WORKER_LOST)
+
+    def _lost_workers(self) -> str:
+        return self._workers.verdict() if self._workers else ""
 
     def _check_requests(self, record: PassRecord) -> None:
         """A stream that fell silent is a hang; one that broke is a fault of the server."""
@@ -278,15 +335,6 @@ class _TrialRun:
                 raise TrialEndError(Outcome.HUNG, f"silent while {self._phase.value}")
         if record.broken and len(record.broken) == len(record.requests):
             raise TrialEndError(Outcome.FAILED, f"every request broke: {record.broken[0].detail}")
-
-    def _hang(self, what: str, process: Process) -> NoReturn:
-        tail = next((line for line in reversed(process.log_tail(20)) if line.strip()), "no output")
-        raise TrialEndError(Outcome.HUNG, f"{what}; last line: {tail.strip()[:200]}")
-
-    def _poll_s(self) -> float:
-        if not self._clock.real_s(1.0):
-            return SIMULATED_POLL_S
-        return max(POLL_S, self._host_s(LEAST_POLL_WALL_S))
 
     def _host_s(self, wall_s: float) -> float:
         """Return how much of the host's time passes in a span on the wall."""
@@ -307,7 +355,7 @@ class _TrialRun:
         self._phase, self._phase_began_s = phase, now_s
         if phase not in (Phase.STOPPING, Phase.CLEAN):
             self._reached = phase
-        self._spool.append("phase", {"phase": phase.value, "at_s": now_s - self._started_s})
+        self._notes.note("phase", {"phase": phase.value, "at_s": now_s - self._started_s})
         self._beat()
 
     def _beat(self) -> None:
@@ -331,6 +379,11 @@ class _TrialRun:
             notes=self._course.notes(estimates) if self._course else (),
             bound=bound,
             effective=self._effective,
+            requested=complete(self._requested),
+            fingerprint=self._job.fingerprint,
+            signature=self._signature,
+            dirty=self._dirty,
+            start_phase_s=self._start_phase_s,
             argv=plan.argv if plan else (),
             env=dict(plan.env) if plan else {},
             log_accept_length=fmean(lengths) if lengths else None,
@@ -338,45 +391,3 @@ class _TrialRun:
 
     def _estimates(self) -> dict[str, Estimate]:
         return self._course.estimates(self._job.baseline) if self._course else {}
-
-
-def _around(blocks: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Return the mean of the blocks so far with its interval, as far as they allow."""
-    if not blocks:
-        return None, None, None
-    rate = fmean(blocks)
-    if len(blocks) < 2:
-        return rate, None, None
-    half = mean_half_width(blocks)
-    return rate, rate - half, rate + half
-
-
-def lost_result(job: TrialJob, reason: str, outcome: Outcome = Outcome.FAILED) -> TrialResult:
-    """Stand in for the result of a trial that could not write its own."""
-    return TrialResult(
-        trial=job.trial,
-        sweep=job.sweep_id,
-        number=job.number,
-        config=job.config,
-        outcome=outcome,
-        reason=reason,
-        phase=Phase.ADMITTED,
-        emulated=job.host.emulated,
-        host=job.host.name,
-        engine_version=job.host.version or NEWEST,
-        gpu_hours=0.0,
-        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        purpose=job.purpose.value,
-    )
-
-
-def _request_data(request: RequestRecord) -> dict[str, object]:
-    return {
-        "sent_s": request.sent_s, "ended_s": request.ended_s, "end": request.end.value,
-        "detail": request.detail, "finish_reason": request.finish_reason,
-        "prompt_tokens": request.prompt_tokens, "cached_tokens": request.cached_tokens,
-        "verify_steps": request.verify_steps, "output_tokens": request.output_tokens,
-        "times_s": [round(t, 5) for t in request.times_s], "tokens": list(request.tokens),
-        "prompt_key": request.prompt_key, "scheduled_s": request.scheduled_s,
-        "queue_s": request.queue_s, "chunks": list(request.chunks),
-    }  # fmt: skip

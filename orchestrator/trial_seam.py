@@ -6,7 +6,8 @@ from typing import Protocol
 
 from infra.clock import Clock
 from infra.engines import Engine
-from infra.host import Host
+from infra.gpus import GpuView
+from infra.host import Host, Premises
 from orchestrator.job import StopOrder, TrialProgress
 from orchestrator.load.seam import LoadClient
 
@@ -53,3 +54,5 @@ class Tools:
     client: LoadClient
     control: Callable[[str, float], Control]
     """Makes the control of the server at a URL; the wall seconds that an answer may take."""
+    premises: Premises
+    gpus: GpuView

@@ -23,6 +23,10 @@ sweep = Sweep(
             <= ref("speculative_num_steps") * ref("speculative_eagle_topk") + 1,
             "the tree has no more nodes than steps x topk and its root",
         ),
+        Rule(
+            ref("speculative_num_steps") + 1 <= ref("speculative_num_draft_tokens"),
+            "a tree of fewer draft tokens throws steps away",
+        ),
     ],
     fixed=FIXED,
     workload=Workload(prompts="reasoning", max_tokens=512),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
     """How long each part of a server's life may take, in the host's own seconds."""
 
@@ -49,6 +49,8 @@ class LaunchPlan:
             "inherit": list(self.inherit),
             "url": self.url,
             "start_deadline_s": self.deadlines.start_s,
+            "start_phase_deadline_s": self.deadlines.phase_s,
             "stop_grace_s": self.deadlines.stop_grace_s,
+            "clean_deadline_s": self.deadlines.clean_s,
             "renamed": dict(self.renamed),
         }

@@ -109,6 +109,8 @@ class TrialResult:
     """All settings that the server was started with, by our names."""
     fingerprint: str = ""
     """Of the host as it was probed: results of two fingerprints do not compare."""
+    start_phase_s: dict[str, float] = field(default_factory=dict)
+    """Host seconds of each phase of the start, as the server's log tells them."""
     dirty: str = ""
     """Why the host could not be proved clean after the stop; empty where it was."""
 
@@ -136,7 +138,8 @@ class TrialResult:
             "log_accept_length": self.log_accept_length, "quality": self.quality.value,
             "quality_note": self.quality_note, "notes": list(self.notes),
             "signature": self.signature, "requested": self.requested,
-            "fingerprint": self.fingerprint, "dirty": self.dirty,
+            "fingerprint": self.fingerprint, "start_phase_s": self.start_phase_s,
+            "dirty": self.dirty,
         }  # fmt: skip
 
     @classmethod

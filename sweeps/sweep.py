@@ -12,11 +12,15 @@ from sweeps.launch import Deadlines
 from sweeps.limits import Limit, contradictions
 from sweeps.metrics import METRICS, Of, known_metric, load_of, metric_named
 from sweeps.problems import Problem, nearest
+from sweeps.search.steps import Taste
 from sweeps.space import Rule, Space
 from sweeps.values import Value, digest, show
 from sweeps.workloads import Workload
 
-SAMPLERS = ("tpe", "random")
+FACTORISED = "factorised"
+"""Plans the whole sweep from cycle times and accept lengths, pooled over what shares them."""
+
+SAMPLERS = (FACTORISED, "tpe", "gp", "qmc", "nsga2", "random", "grid")
 
 LEAST_TRIALS = 4
 """A baseline, a variant, and both on starts made after the choice."""
@@ -82,14 +86,22 @@ class Budget:
     trials: int = 24
     gpu_hours: float | None = None
     start_s: float = 900.0
+    """From a launch to the first token."""
+    phase_s: float = 300.0
+    """Within one phase of a start, without anything new in the log."""
     trial_s: float = 1800.0
     silence_s: float = 60.0
     stop_grace_s: float = 20.0
+    clean_s: float = 120.0
+    """From the end of a server's processes until the host is proved clean, or quarantined."""
 
     @property
     def deadlines(self) -> Deadlines:
         """Return the limits that a launch plan carries."""
-        return Deadlines(self.start_s, self.stop_grace_s)
+        return Deadlines(
+            start_s=self.start_s, phase_s=self.phase_s, stop_grace_s=self.stop_grace_s,
+            clean_s=self.clean_s,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +117,11 @@ class Sweep:
     objective: Objective = field(default_factory=Objective)
     budget: Budget = field(default_factory=Budget)
     hosts: Sequence[HostSpec] = (HostSpec(),)
-    sampler: str = "tpe"
+    sampler: str = FACTORISED
+    taste: Taste = field(default_factory=Taste)
     early_stopping: bool = True
+    keep_inert: bool = False
+    """Measure also what differs only in settings that SGLang or NCCL ignores."""
     seed: int = 0
 
     @property

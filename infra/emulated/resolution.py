@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from infra.emulated.versions import Manners, manners
+from infra.sglang.configuration import NGRAM_DRAFT_TOKENS, page_tokens
 from infra.sglang.flags import ENVIRONMENT, FLAGS
 from sweeps.values import Value, digest
 
 SPECULATIVE_MAX_RUNNING = 48
 """SGLang's limit when speculation is on and none was given."""
 PLAIN_MAX_RUNNING = 2048
-NGRAM_DRAFT_TOKENS = 12
 DFLASH_DRAFT_TOKENS = 16
 MEM_FRACTION = 0.88
 CHUNKED_PREFILL_TOKENS = 8192
@@ -17,15 +17,13 @@ TRUE = ("1", "true", "True", "TRUE")
 
 _SHOWN_VARIABLES = ("NCCL_", "SGLANG_", "CUDA_", "TRTLLM_")
 _NOT_OF_THE_LAUNCH = ("host", "port", "nccl_port", "log_level")
-_PAGES: Mapping[str, tuple[int, ...]] = {
-    "flashmla": (64,),
-    "cutlass_mla": (128,),
-    "trtllm_mla": (64, 32),
-    "trtllm_mha": (64, 32, 16),
-    "fa4": (128,),
+_RESOLVED_LATE: Mapping[str, Value] = {
+    "speculative_moe_runner_backend": "auto",
+    "dcp_comm_backend": "ag_rs",
+    "hicache_ratio": 2.0,
+    "mamba_full_memory_ratio": 0.9,
+    "prefill_decode_interval": 0,
 }
-"""Page sizes that an attention backend can have; the first is what any other becomes."""
-_RESOLVED_LATE = {"speculative_moe_runner_backend": "auto", "dcp_comm_backend": "ag_rs"}
 _SPEC_V2_SINCE = {"EAGLE": "0.5.5", "EAGLE3": "0.5.7", "STANDALONE": "0.5.8"}
 _DETERMINISTIC_CHANNELS = "8"
 
@@ -51,7 +49,7 @@ def resolve(
     for name, value in _RESOLVED_LATE.items():
         if name in args and args[name] is None:
             args[name] = value
-    args["page_size"] = _page_size(args)
+    args["page_size"] = page_tokens(whole(args, "page_size", 1), str(args["attention_backend"]))
     args["random_seed"] = args["random_seed"] or int(launch_digest(given, {}), 16) % 2**30
     _resolve_speculation(args, manners(version), environment or {})
     if args["max_running_requests"] is None:
@@ -60,12 +58,6 @@ def resolve(
     if args.get("enable_deterministic_inference") and whole(args, "tp_size", 1) > 1:
         args["disable_custom_all_reduce"] = True
     return args
-
-
-def _page_size(args: Mapping[str, Value]) -> int:
-    asked = whole(args, "page_size", 1)
-    possible = _PAGES.get(str(args["attention_backend"]))
-    return asked if possible is None or asked in possible else possible[0]
 
 
 def _resolve_speculation(

@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from infra.emulated.arguments import EXIT_USAGE, EmulationError, read_emulation
+from infra.emulated.arguments import EXIT_USAGE, Emulation, EmulationError, read_emulation
 from infra.emulated.life.gpu_view import EmulatedGpuView
 from infra.emulated.life.host_folder import HostFolder
+from infra.emulated.topology import matrix_lines
 from infra.gpus import Gpu, GpuProcess, GpuView
 
 _MIB = 2**20
 _UNKNOWN = "[N/A]"
 _FORMATS = {"csv", "noheader", "nounits"}
+_DRIVER = "emulated"
+_CAPABILITIES = {"RTX PRO 6000": "12.0", "H200": "9.0"}
+"""Part of a device's name to its compute capability (NVIDIA's list)."""
 _Row = TypeVar("_Row")
 
 
@@ -40,6 +44,8 @@ GPU_COLUMNS: Mapping[str, Column[Gpu]] = {
     "memory.free": Column(lambda gpu: _free_mib(gpu), "MiB"),
     # Which GPU works at a moment is known to no file.
     "utilization.gpu": Column(lambda _: None, "%"),
+    "compute_cap": Column(lambda gpu: _capability(gpu.name)),
+    "driver_version": Column(lambda _: _DRIVER),
 }
 APP_COLUMNS: Mapping[str, Column[GpuProcess]] = {
     "pid": Column(lambda process: process.pid),
@@ -59,7 +65,9 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     given = _parser().parse_args(argv)
     try:
         view = open_view(environment)
-        if given.query_gpu:
+        if given.command == "topo":
+            lines = topology(read_emulation(environment), matrix=given.matrix)
+        elif given.query_gpu:
             lines = table(given.query_gpu, given.format, GPU_COLUMNS, view.list_gpus())
         elif given.query_compute_apps:
             apps = view.gpu_processes()
@@ -80,6 +88,13 @@ def open_view(environment: Mapping[str, str]) -> EmulatedGpuView:
         raise EmulationError("EMULATED_HOST_FOLDER is unset: name the emulated host's folder")
     folder = HostFolder(emulation.host_folder)
     return EmulatedGpuView(folder, emulation.truth.gpu, emulation.gpus)
+
+
+def topology(emulation: Emulation, *, matrix: bool) -> list[str]:
+    """Return what joins the GPUs. Raises QueryError."""
+    if not matrix:
+        raise QueryError("topo: only -m is known")
+    return matrix_lines(emulation.truth.name, emulation.gpus)
 
 
 def table(
@@ -108,11 +123,17 @@ def overview(view: GpuView) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nvidia-smi", description="The GPUs of an EMULATED host.")
+    parser.add_argument("command", nargs="?", choices=["topo"], help="topo -m: what joins them")
+    parser.add_argument("-m", "--matrix", action="store_true", help="with topo")
     query = parser.add_mutually_exclusive_group()
     query.add_argument("--query-gpu", metavar="FIELDS", help=", ".join(GPU_COLUMNS))
     query.add_argument("--query-compute-apps", metavar="FIELDS", help=", ".join(APP_COLUMNS))
     parser.add_argument("--format", default="csv", help="csv[,noheader][,nounits]")
     return parser
+
+
+def _capability(name: str) -> str | None:
+    return next((found for part, found in _CAPABILITIES.items() if part in name), None)
 
 
 def _title(pid: int) -> str:

@@ -1,5 +1,6 @@
 """The small requests of an SGLang server's life: health, information, flush, abort."""
 
+import http.client
 import json
 import time
 import urllib.error
@@ -89,7 +90,7 @@ class ServerControl:
                 return bytes(answer.read(_LONGEST_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             raise ControlError(f"{path} answered {error.code}: {error.read(500)!r}") from error
-        except (urllib.error.URLError, OSError, ValueError) as error:
+        except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
             raise ControlError(f"{path} did not answer: {error}") from error
 
 
@@ -105,15 +106,3 @@ def lifetime_accept_length(info: Mapping[str, object]) -> float | None:
         if isinstance(length, int | float):
             return float(length)
     return None
-
-
-def effective_settings(
-    info: Mapping[str, object], names: Mapping[str, str]
-) -> dict[str, str | int | float | bool | None]:
-    """Pick from a server's own account the values of settings; `names` maps ours to SGLang's."""
-    found: dict[str, str | int | float | bool | None] = {}
-    for name, flag in names.items():
-        value = info.get(flag)
-        if flag in info and (value is None or isinstance(value, str | int | float | bool)):
-            found[name] = value
-    return found

@@ -1,102 +1,61 @@
 """The flag table of SGLang by version: which settings exist, of which type, under which name.
 
-Rows are read from the argument definitions of the published wheels 0.5.2 to 0.5.23.
+Rows hold for the argument parsers of the wheels 0.5.2 to 0.5.23; `python -m infra.sglang_parsers`
+compares them and writes the row of a new flag.
 """
 
-from dataclasses import dataclass
+from infra.sglang.flag import NEWEST, Choices, Flag, version_key, within
+from infra.sglang.flag_choices import CHOICES
+from infra.sglang.neutral import NEUTRAL, spelled
+from infra.sglang.variables import ENVIRONMENT
 
-from sweeps.values import Value
+__all__ = ["ENVIRONMENT", "FLAGS", "NEUTRAL", "NEWEST", "Flag", "spelled", "version_key", "within"]
 
-NEWEST = "0.5.23"
-
-_ALGORITHMS = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "NGRAM", "DFLASH", "DSPARK", "UNO")
-_POLICIES = ("lpm", "random", "fcfs", "dfs-weight", "lof")
-_BACKENDS = (
-    "triton", "torch_native", "cutlass_mla", "fa3", "flashinfer", "flashmla", "trtllm_mla",
-    "trtllm_mha", "dual_chunk_flash_attn", "aiter", "wave", "intel_amx", "ascend",
-)  # fmt: skip
-_LATER_BACKENDS = (
-    ("fa4", "0.5.3"), ("flex_attention", "0.5.3"), ("nsa", "0.5.3"), ("intel_xpu", "0.5.4"),
-    ("compressed", "0.5.12"), ("dsv4", "0.5.12"), ("tokenspeed_mla", "0.5.12"),
-    ("cutedsl_mla", "0.5.13"), ("dsa", "0.5.13"), ("hpc_ops", "0.5.17"), ("qsa", "0.5.20"),
-)  # fmt: skip
-_P2P_LEVELS = ("LOC", "NVL", "PIX", "PXB", "PHB", "SYS")
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """One setting. `kind` bool is a flag without a value; `last` None: it is still there."""
-
-    kind: type
-    default: Value = None
-    choices: tuple[str, ...] = ()
-    first: str = "0.5.2"
-    last: str | None = None
-    low: float | None = None
-    later: tuple[tuple[str, str], ...] = ()
-    """Choices that came after the flag, each with its first version."""
-    many: bool = False
-    """It takes several values in a row."""
-    defaults: tuple[tuple[str, Value], ...] = ()
-    """Defaults that replaced the first one, each with its first version, oldest first."""
-    alias: tuple[str, str] | None = None
-    """From a version on, a deprecated spelling of another flag: version and name."""
-
-    def exists_in(self, version: str) -> bool:
-        """Tell whether a version knows the flag."""
-        at = version_key(version)
-        return version_key(self.first) <= at and (self.last is None or at <= version_key(self.last))
-
-    def choices_in(self, version: str) -> tuple[str, ...]:
-        """Return what a version accepts; empty where any value is."""
-        at = version_key(version)
-        return (*self.choices, *(c for c, first in self.later if version_key(first) <= at))
-
-    def default_in(self, version: str) -> Value:
-        """Return a version's default."""
-        at = version_key(version)
-        fitting = [value for first, value in self.defaults if version_key(first) <= at]
-        return fitting[-1] if fitting else self.default
-
-    def stands_for(self, version: str) -> str:
-        """Return the flag that this one is only a spelling of in a version; empty for itself."""
-        if self.alias and version_key(version) >= version_key(self.alias[0]):
-            return self.alias[1]
-        return ""
-
-
-def _backend(first: str = "0.5.2") -> Flag:
-    return Flag(str, choices=_BACKENDS, later=_LATER_BACKENDS, first=first)
-
+_ALGORITHMS = Choices.of(
+    "EAGLE EAGLE3 NEXTN STANDALONE",
+    later={"0.5.3": "NGRAM", "0.5.11": "DFLASH", "0.5.16": "DSPARK", "0.5.20": "UNO"},
+)
+"""From 0.5.12 on, the parser takes any name and the start fails later on a wrong one."""
+_GRAPH_BACKENDS = Choices.of(
+    "full breakable tc_piecewise disabled", gone={"0.5.21": "tc_piecewise"}
+)
 
 FLAGS: dict[str, Flag] = {
     # speculation
-    "speculative_algorithm": Flag(
-        str,
-        choices=_ALGORITHMS[:4],
-        later=(("NGRAM", "0.5.3"), ("DFLASH", "0.5.11"), ("DSPARK", "0.5.16"), ("UNO", "0.5.20")),
-    ),
+    "speculative_algorithm": Flag(str, choices=_ALGORITHMS),
     "speculative_draft_model_path": Flag(str),
     "speculative_draft_model_revision": Flag(str),
-    "speculative_draft_load_format": Flag(str, first="0.5.4"),
+    "speculative_draft_load_format": Flag(
+        str, choices=CHOICES["speculative_draft_load_format"], first="0.5.4"
+    ),
     "speculative_num_steps": Flag(int, low=0),
     "speculative_eagle_topk": Flag(int, low=1),
     "speculative_num_draft_tokens": Flag(int, low=1),
     "speculative_accept_threshold_single": Flag(float, 1.0, low=0),
     "speculative_accept_threshold_acc": Flag(float, 1.0, low=0),
     "speculative_token_map": Flag(str),
-    "speculative_attention_mode": Flag(str, "prefill", ("prefill", "decode")),
+    "speculative_attention_mode": Flag(
+        str, "prefill", choices=CHOICES["speculative_attention_mode"]
+    ),
     "enable_beta_spec": Flag(bool, False, first="0.5.4", last="0.5.4"),
-    "speculative_moe_runner_backend": Flag(str, first="0.5.5"),
-    "speculative_moe_a2a_backend": Flag(str, first="0.5.6.post2"),
+    "speculative_moe_runner_backend": Flag(
+        str, choices=CHOICES["speculative_moe_runner_backend"], first="0.5.5"
+    ),
+    "speculative_moe_a2a_backend": Flag(
+        str, choices=CHOICES["speculative_moe_a2a_backend"], first="0.5.6.post2"
+    ),
     "speculative_draft_attention_backend": Flag(str, first="0.5.7"),
-    "speculative_draft_model_quantization": Flag(str, first="0.5.7"),
+    "speculative_draft_model_quantization": Flag(
+        str, choices=CHOICES["speculative_draft_model_quantization"], first="0.5.7"
+    ),
     "enable_multi_layer_eagle": Flag(bool, False, first="0.5.7"),
     "speculative_adaptive": Flag(bool, False, first="0.5.11"),
     "speculative_adaptive_config": Flag(str, first="0.5.11"),
     "speculative_skip_dp_mlp_sync": Flag(bool, False, first="0.5.11", last="0.5.22"),
     "speculative_dflash_block_size": Flag(int, first="0.5.11", low=1),
-    "speculative_dflash_draft_window_size": Flag(int, first="0.5.11", last="0.5.19", low=1),
+    "speculative_dflash_draft_window_size": Flag(
+        int, first="0.5.11", last="0.5.19", low=1, alias=("0.5.12", "speculative_draft_window_size")
+    ),
     "speculative_draft_window_size": Flag(int, first="0.5.12", low=1),
     "speculative_use_rejection_sampling": Flag(bool, False, first="0.5.14"),
     "speculative_dspark_block_size": Flag(int, first="0.5.16", low=1),
@@ -104,12 +63,10 @@ FLAGS: dict[str, Flag] = {
     "speculative_dspark_confidence_sts_path": Flag(str, first="0.5.16"),
     "speculative_dspark_align_verify_tokens_to_graph_tier": Flag(bool, False, first="0.5.16"),
     "speculative_draft_kv_cache_dtype": Flag(
-        str,
-        choices=("auto", "fp8_e5m2", "fp8_e4m3", "bf16", "bfloat16"),
-        first="0.5.18",
+        str, choices=CHOICES["speculative_draft_kv_cache_dtype"], first="0.5.18"
     ),
     "speculative_dsa_topk_backend": Flag(
-        str, "sgl-kernel", ("sgl-kernel", "torch", "flashinfer"), first="0.5.19"
+        str, "sgl-kernel", choices=CHOICES["speculative_dsa_topk_backend"], first="0.5.19"
     ),
     "speculative_domino_candidate_pool_size": Flag(int, 2048, first="0.5.20", low=0),
     "uno_lora_path": Flag(str, first="0.5.20"),
@@ -121,11 +78,14 @@ FLAGS: dict[str, Flag] = {
     "speculative_ngram_max_trie_depth": Flag(int, 18, first="0.5.10", low=2),
     "speculative_ngram_min_bfs_breadth": Flag(int, 1, first="0.5.3", low=1),
     "speculative_ngram_max_bfs_breadth": Flag(int, 10, first="0.5.3", low=1),
-    "speculative_ngram_match_type": Flag(str, "BFS", ("BFS", "PROB"), first="0.5.3"),
+    "speculative_ngram_match_type": Flag(
+        str, "BFS", choices=CHOICES["speculative_ngram_match_type"], first="0.5.3"
+    ),
     "speculative_ngram_capacity": Flag(int, 10_000_000, first="0.5.3", low=1),
     "speculative_ngram_external_corpus_path": Flag(str, first="0.5.11"),
     "speculative_ngram_external_sam_budget": Flag(int, 0, first="0.5.11", low=0),
     "speculative_ngram_external_corpus_max_tokens": Flag(int, 10_000_000, first="0.5.11", low=1),
+    "speculative_enable_w4a4_mxfp4_megamoe": Flag(bool, first="0.5.22"),
     # communication and layout
     "disable_custom_all_reduce": Flag(bool, False),
     "enable_mscclpp": Flag(bool, False),
@@ -135,12 +95,12 @@ FLAGS: dict[str, Flag] = {
     "enable_p2p_check": Flag(bool, False),
     "enable_flashinfer_allreduce_fusion": Flag(bool, False),
     "flashinfer_allreduce_fusion_backend": Flag(
-        str, choices=("auto", "trtllm", "mnnvl"), later=(("cutedsl", "0.5.21"),), first="0.5.14"
+        str, choices=CHOICES["flashinfer_allreduce_fusion_backend"], first="0.5.14"
     ),
     "enforce_disable_flashinfer_allreduce_fusion": Flag(bool, False, first="0.5.10"),
     "enable_aiter_allreduce_fusion": Flag(bool, False, first="0.5.10"),
     "enable_fused_moe_sum_all_reduce": Flag(bool, False, first="0.5.10"),
-    "boundary_reduction": Flag(str, "auto", ("auto", "ar", "rs", "rsv", "rs+rsv"), first="0.5.21"),
+    "boundary_reduction": Flag(str, "auto", choices=CHOICES["boundary_reduction"], first="0.5.21"),
     "pre_warm_nccl": Flag(bool, False, first="0.5.10"),
     "enable_quant_communications": Flag(bool, False, first="0.5.11"),
     "tp_size": Flag(int, 1, low=1),
@@ -151,9 +111,17 @@ FLAGS: dict[str, Flag] = {
     "attn_dp_size": Flag(int, 1, first="0.5.22", low=1),
     "enable_dp_lm_head": Flag(bool, False),
     "attn_cp_size": Flag(int, 1, first="0.5.9", low=1),
-    "dcp_comm_backend": Flag(str, "ag_rs", first="0.5.17", defaults=(("0.5.20", None),)),
-    "load_balance_method": Flag(str, "round_robin", defaults=(("0.5.8", "auto"),)),
-    "moe_a2a_backend": Flag(str, "none"),
+    "dcp_comm_backend": Flag(
+        str,
+        "ag_rs",
+        choices=CHOICES["dcp_comm_backend"],
+        first="0.5.17",
+        defaults=(("0.5.20", None),),
+    ),
+    "load_balance_method": Flag(
+        str, "round_robin", choices=CHOICES["load_balance_method"], defaults=(("0.5.8", "auto"),)
+    ),
+    "moe_a2a_backend": Flag(str, "none", choices=CHOICES["moe_a2a_backend"]),
     "enable_two_batch_overlap": Flag(bool, False),
     "tbo_token_distribution_threshold": Flag(float, 0.48, low=0),
     "enable_single_batch_overlap": Flag(bool, False, first="0.5.3"),
@@ -164,26 +132,33 @@ FLAGS: dict[str, Flag] = {
     "node_rank": Flag(int, 0, low=0),
     "base_gpu_id": Flag(int, 0, low=0),
     "gpu_id_step": Flag(int, 1, low=1),
-    "numa_node": Flag(int, many=True, low=0),
+    "numa_node": Flag(int, low=0, many=True),
+    "moe_runner_backend": Flag(str, "auto", choices=CHOICES["moe_runner_backend"]),
+    "deepep_mode": Flag(str, "auto", choices=CHOICES["deepep_mode"]),
+    "moe_dense_tp_size": Flag(int, low=1),
+    "moe_dp_size": Flag(int, 1, first="0.5.9", low=1),
+    "dcp_size": Flag(int, 1, first="0.5.15", low=1),
+    "enable_prefill_cp": Flag(bool, False, first="0.5.14"),
+    "cp_strategy": Flag(str, choices=CHOICES["cp_strategy"], first="0.5.14"),
+    "enable_attn_tp_input_scattered": Flag(bool, False, first="0.5.6.post2"),
+    "disable_attn_tp_gather": Flag(bool, False, first="0.5.13"),
+    "enable_dp_attention_local_control_broadcast": Flag(bool, False, first="0.5.11"),
+    "disable_aiter_allreduce_fusion_in_prefill": Flag(bool, False, first="0.5.21"),
+    "disable_aiter_allreduce_fusion_in_decode": Flag(bool, False, first="0.5.21"),
+    "enable_tp_lm_head_all_to_all": Flag(bool, False, first="0.5.18"),
+    "enable_layernorm_sp": Flag(bool, False, first="0.5.19"),
+    "enable_eplb": Flag(bool, False),
+    "ep_num_redundant_experts": Flag(int, 0, low=0),
+    "pp_async_batch_depth": Flag(int, 0, first="0.5.7", low=0),
     # memory and scheduling
     "mem_fraction_static": Flag(float, low=0),
     "max_running_requests": Flag(int, low=1),
-    "max_queued_requests": Flag(int, low=0),
+    "max_queued_requests": Flag(int, 2**63 - 1, low=0, defaults=(("0.5.3", None),)),
     "max_total_tokens": Flag(int, low=1),
     "chunked_prefill_size": Flag(int),
     "max_prefill_tokens": Flag(int, 16384, low=1),
     "page_size": Flag(int, low=1),
-    "schedule_policy": Flag(
-        str,
-        "fcfs",
-        _POLICIES,
-        later=(
-            ("priority", "0.5.3"),
-            ("routing-key", "0.5.8"),
-            ("hrrn", "0.5.20"),
-            ("shortest-prefill-first", "0.5.21"),
-        ),
-    ),
+    "schedule_policy": Flag(str, "fcfs", choices=CHOICES["schedule_policy"]),
     "schedule_conservativeness": Flag(float, 1.0, low=0),
     "disable_radix_cache": Flag(bool, False),
     "disable_overlap_schedule": Flag(bool, False),
@@ -193,7 +168,42 @@ FLAGS: dict[str, Flag] = {
     "stream_interval": Flag(int, 1, low=1),
     "prefill_max_requests": Flag(int, first="0.5.7", low=1),
     "min_free_slots_delay": Flag(int, first="0.5.15", low=0),
-    "retraction_policy": Flag(str, "length", first="0.5.16"),
+    "retraction_policy": Flag(str, "length", choices=CHOICES["retraction_policy"], first="0.5.16"),
+    "enable_hierarchical_cache": Flag(bool, False),
+    "hicache_ratio": Flag(float, 2.0, defaults=(("0.5.18", None),), low=0),
+    "hicache_size": Flag(int, 0, low=0),
+    "hicache_write_policy": Flag(str, "write_through", choices=CHOICES["hicache_write_policy"]),
+    "hicache_io_backend": Flag(str, "kernel", choices=CHOICES["hicache_io_backend"]),
+    "hicache_mem_layout": Flag(
+        str,
+        "layer_first",
+        choices=CHOICES["hicache_mem_layout"],
+        defaults=(("0.5.14", "page_first"),),
+    ),
+    "cpu_offload_gb": Flag(int, 0, low=0),
+    "enable_memory_saver": Flag(bool, False),
+    "enable_kv_cache_sharding": Flag(bool, False, first="0.5.22"),
+    "mamba_full_memory_ratio": Flag(float, 0.9, first="0.5.4", defaults=(("0.5.20", None),), low=0),
+    "max_mamba_cache_size": Flag(int, low=1),
+    "disable_hybrid_swa_memory": Flag(bool, False),
+    "radix_eviction_policy": Flag(
+        str, "lru", choices=CHOICES["radix_eviction_policy"], first="0.5.3"
+    ),
+    "disable_chunked_prefix_cache": Flag(bool, False),
+    "enable_page_major_kv_layout": Flag(bool, False, first="0.5.15"),
+    "enable_unified_memory": Flag(bool, False, first="0.5.15"),
+    "enable_priority_scheduling": Flag(bool, False, first="0.5.3"),
+    "schedule_low_priority_values_first": Flag(bool, False, first="0.5.3"),
+    "priority_scheduling_preemption_threshold": Flag(int, 10, first="0.5.3"),
+    "enable_dynamic_chunking": Flag(bool, False, first="0.5.7"),
+    "enable_prefill_delayer": Flag(bool, False, first="0.5.8"),
+    "prefill_delayer_max_delay_passes": Flag(int, 30, first="0.5.8", low=1),
+    "prefill_delayer_token_usage_low_watermark": Flag(float, first="0.5.8", low=0),
+    "prefill_decode_interval": Flag(int, 0, first="0.5.19", defaults=(("0.5.20", None),), low=0),
+    "prefill_decode_interval_min_bs": Flag(int, 0, first="0.5.23", low=0),
+    "sleep_on_idle": Flag(bool, False),
+    "enable_dynamic_batch_tokenizer": Flag(bool, False, first="0.5.3"),
+    "dynamic_batch_tokenizer_batch_size": Flag(int, 32, first="0.5.3", low=1),
     # graphs and compilation
     "cuda_graph_max_bs": Flag(
         int, last="0.5.19", low=1, alias=("0.5.14", "cuda_graph_max_bs_decode")
@@ -205,12 +215,8 @@ FLAGS: dict[str, Flag] = {
     ),
     "cuda_graph_bs_decode": Flag(int, first="0.5.14", low=1, many=True),
     "cuda_graph_bs_prefill": Flag(int, first="0.5.14", low=1, many=True),
-    "cuda_graph_backend_decode": Flag(
-        str, choices=("full", "breakable", "tc_piecewise", "disabled"), first="0.5.14"
-    ),
-    "cuda_graph_backend_prefill": Flag(
-        str, choices=("full", "breakable", "tc_piecewise", "disabled"), first="0.5.14"
-    ),
+    "cuda_graph_backend_decode": Flag(str, choices=_GRAPH_BACKENDS, first="0.5.14"),
+    "cuda_graph_backend_prefill": Flag(str, choices=_GRAPH_BACKENDS, first="0.5.14"),
     "cuda_graph_config": Flag(str, first="0.5.14"),
     "disable_cuda_graph": Flag(bool, False),
     "disable_decode_cuda_graph": Flag(bool, False, first="0.5.14"),
@@ -223,31 +229,80 @@ FLAGS: dict[str, Flag] = {
     "disable_piecewise_cuda_graph": Flag(bool, False, first="0.5.10", last="0.5.19"),
     "enforce_piecewise_cuda_graph": Flag(bool, False, first="0.5.10", last="0.5.19"),
     "piecewise_cuda_graph_max_tokens": Flag(
-        int, first="0.5.4", last="0.5.19", low=1, alias=("0.5.14", "cuda_graph_max_bs_prefill")
+        int,
+        4096,
+        first="0.5.4",
+        last="0.5.19",
+        low=1,
+        defaults=(("0.5.7", None),),
+        alias=("0.5.14", "cuda_graph_max_bs_prefill"),
     ),
     "enable_breakable_cuda_graph": Flag(bool, False, first="0.5.11", last="0.5.19"),
     "enable_torch_compile": Flag(bool, False),
     "torch_compile_max_bs": Flag(int, 32, low=1),
     "disable_flashinfer_autotune": Flag(bool, False, first="0.5.7"),
     "enable_deterministic_inference": Flag(bool, False, first="0.5.3"),
+    "piecewise_cuda_graph_compiler": Flag(
+        str,
+        "eager",
+        choices=CHOICES["piecewise_cuda_graph_compiler"],
+        first="0.5.4",
+        last="0.5.19",
+        defaults=(("0.5.14", None),),
+        alias=("0.5.14", "cuda_graph_tc_compiler"),
+    ),
+    "cuda_graph_tc_compiler": Flag(
+        str, choices=CHOICES["cuda_graph_tc_compiler"], first="0.5.14", last="0.5.21"
+    ),
+    "cuda_graph_max_seq_len_prefill": Flag(int, first="0.5.21", low=1),
+    "cuda_graph_prefill_max_context": Flag(int, first="0.5.21", low=1),
     # model and kernels
     "model_path": Flag(str),
     "tokenizer_path": Flag(str),
     "served_model_name": Flag(str),
     "context_length": Flag(int, low=1),
-    "dtype": Flag(str, "auto"),
-    "quantization": Flag(str),
-    "kv_cache_dtype": Flag(str, "auto"),
-    "load_format": Flag(str, "auto"),
+    "dtype": Flag(str, "auto", choices=CHOICES["dtype"]),
+    "quantization": Flag(str, choices=CHOICES["quantization"]),
+    "kv_cache_dtype": Flag(str, "auto", choices=CHOICES["kv_cache_dtype"]),
+    "load_format": Flag(str, "auto", choices=CHOICES["load_format"]),
     "random_seed": Flag(int),
     "trust_remote_code": Flag(bool, False),
     "json_model_override_args": Flag(str, "{}"),
     "device": Flag(str),
-    "attention_backend": _backend(),
-    "prefill_attention_backend": _backend(),
-    "decode_attention_backend": _backend(),
-    "sampling_backend": Flag(str),
-    "grammar_backend": Flag(str),
+    "attention_backend": Flag(str, choices=CHOICES["attention_backend"]),
+    "prefill_attention_backend": Flag(str, choices=CHOICES["attention_backend"]),
+    "decode_attention_backend": Flag(str, choices=CHOICES["attention_backend"]),
+    "sampling_backend": Flag(str, choices=CHOICES["sampling_backend"]),
+    "grammar_backend": Flag(str, choices=CHOICES["grammar_backend"]),
+    "enable_tf32_matmul": Flag(bool, False, first="0.5.15"),
+    "triton_attention_num_kv_splits": Flag(int, 8, low=1),
+    "triton_attention_split_tile_size": Flag(int, first="0.5.3", low=1),
+    "triton_attention_reduce_in_fp32": Flag(bool, False),
+    "bf16_gemm_backend": Flag(str, "auto", choices=CHOICES["bf16_gemm_backend"], first="0.5.15"),
+    "flashinfer_mla_disable_ragged": Flag(bool, False),
+    "disable_shared_experts_fusion": Flag(bool, False),
+    "enforce_shared_experts_fusion": Flag(bool, False, first="0.5.11"),
+    "linear_attn_backend": Flag(
+        str, "triton", choices=CHOICES["linear_attn_backend"], first="0.5.10"
+    ),
+    "linear_attn_decode_backend": Flag(str, choices=CHOICES["linear_attn_backend"], first="0.5.10"),
+    "linear_attn_prefill_backend": Flag(
+        str, choices=CHOICES["linear_attn_backend"], first="0.5.10"
+    ),
+    "mamba_backend": Flag(str, "triton", choices=CHOICES["mamba_backend"], first="0.5.9"),
+    "dsa_prefill_backend": Flag(str, choices=CHOICES["dsa_prefill_backend"], first="0.5.13"),
+    "dsa_decode_backend": Flag(str, choices=CHOICES["dsa_decode_backend"], first="0.5.13"),
+    "revision": Flag(str),
+    "tokenizer_mode": Flag(str, "auto", choices=CHOICES["tokenizer_mode"]),
+    "chat_template": Flag(str),
+    "download_dir": Flag(str),
+    "model_loader_extra_config": Flag(str, "{}"),
+    "weight_loader_disable_mmap": Flag(bool, False),
+    "weight_loader_prefetch_checkpoints": Flag(bool, False, first="0.5.11"),
+    "weight_loader_prefetch_num_threads": Flag(int, 4, first="0.5.11", low=1),
+    "startup_weight_load_mode": Flag(
+        str, "serial", choices=CHOICES["startup_weight_load_mode"], first="0.5.18"
+    ),
     # serving
     "host": Flag(str, "127.0.0.1"),
     "port": Flag(int, 30000, low=1),
@@ -270,72 +325,10 @@ FLAGS: dict[str, Flag] = {
     "incremental_streaming_output": Flag(bool, False, first="0.5.10"),
     "weight_version": Flag(str, "default"),
     "log_level": Flag(str, "info"),
-    "reasoning_parser": Flag(str),
-    "tool_call_parser": Flag(str),
+    "reasoning_parser": Flag(str, choices=CHOICES["reasoning_parser"]),
+    "tool_call_parser": Flag(str, choices=CHOICES["tool_call_parser"]),
+    "log_level_http": Flag(str),
+    "log_requests": Flag(bool, False),
+    "enable_request_time_stats_logging": Flag(bool, False),
 }
 """Argument name, as SGLang's own `ServerArgs` spells it, to what is known of it."""
-
-ENVIRONMENT: dict[str, tuple[str, ...]] = {
-    "NCCL_PROTO": ("LL", "Simple", "LL,Simple", "^LL128"),
-    "NCCL_ALGO": ("Ring", "Tree"),
-    "NCCL_P2P_LEVEL": _P2P_LEVELS,
-    "NCCL_P2P_DISABLE": ("0", "1"),
-    "NCCL_SHM_DISABLE": ("0", "1"),
-    "NCCL_MIN_NCHANNELS": (),
-    "NCCL_MAX_NCHANNELS": (),
-    "NCCL_BUFFSIZE": (),
-    "NCCL_NTHREADS": ("64", "96", "128", "192", "256", "384", "512"),
-    "NCCL_CUMEM_ENABLE": ("0", "1"),
-    "NCCL_NVLS_ENABLE": ("0", "1", "2"),
-    "SGLANG_ENABLE_PCIE_IPC_ALLREDUCE": ("0", "1"),
-    "SGLANG_PCIE_IPC_MAX_NUMEL": (),
-    "SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2": ("0", "1"),
-    "SGLANG_NCCL_SO_PATH": (),
-    "SGLANG_USE_CPU_ENGINE": ("0", "1"),
-    "CUDA_VISIBLE_DEVICES": (),
-    "OMP_NUM_THREADS": (),
-    "HF_HUB_OFFLINE": ("0", "1"),
-    "TRANSFORMERS_OFFLINE": ("0", "1"),
-}
-"""Variable to the values worth trying on one PCIe host; empty where any value is.
-
-LL128 is left out: NVIDIA's documentation warns of wrong data when it is forced on PCIe.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Spelling:
-    """The flag that a neutral setting becomes, from its first to its last version."""
-
-    first: str
-    last: str | None
-    flag: str
-
-
-NEUTRAL: dict[str, tuple[Spelling, ...]] = {
-    "ngram_match_depth": (
-        Spelling("0.5.3", "0.5.9", "speculative_ngram_max_match_window_size"),
-        Spelling("0.5.10", None, "speculative_ngram_max_trie_depth"),
-    ),
-    "decode_graph_max_batch": (
-        Spelling("0.5.2", "0.5.13", "cuda_graph_max_bs"),
-        Spelling("0.5.14", None, "cuda_graph_max_bs_decode"),
-    ),
-}
-"""Names of ours for a knob that SGLang renamed."""
-
-
-def version_key(version: str) -> tuple[int, ...]:
-    """Order versions: `0.5.6.post2` comes after `0.5.6` and before `0.5.7`."""
-    parts = version.replace("post", "").split(".")
-    return tuple(int(part) for part in parts if part.isdigit())
-
-
-def spelled(name: str, version: str) -> str:
-    """Return the flag that a name stands for in a version: itself, unless it is neutral."""
-    at = version_key(version)
-    for spelling in NEUTRAL.get(name, ()):
-        last = spelling.last
-        if version_key(spelling.first) <= at and (last is None or at <= version_key(last)):
-            return spelling.flag
-    return name

@@ -4,57 +4,19 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from infra.sglang.signatures import LOG_SIGNATURES, Moment, Signature
 from sweeps.results import Outcome
 
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """A text in the log and what it means for the trial."""
-
-    pattern: re.Pattern[str]
-    outcome: Outcome
-    reason: str
-    hint: str = ""
-
-
-def _row(pattern: str, outcome: Outcome, reason: str, hint: str = "") -> Signature:
-    return Signature(re.compile(pattern, re.MULTILINE), outcome, reason, hint)
-
-
-LOG_SIGNATURES: tuple[Signature, ...] = (
-    _row(r"^guard: (?P<what>.*)", Outcome.FAILED, "ended by its guard"),
-    _row(r"error: unrecognized arguments: (?P<what>.*)", Outcome.INFEASIBLE, "refused flags"),
-    _row(r"error: ambiguous option: (?P<what>.*)", Outcome.INFEASIBLE, "ambiguous flag"),
-    _row(r"error: argument (?P<what>.*)", Outcome.INFEASIBLE, "refused value"),
-    _row(
-        r"address already in use", Outcome.FAILED, "port in use",
-        "another process took the port between the check and the start",
-    ),
-    _row(
-        r"(?P<what>(CUDA|HIP) out of memory|Not enough memory|OutOfMemoryError.*)",
-        Outcome.INFEASIBLE, "out of memory", "lower mem_fraction_static or the draft width",
-    ),
-    _row(
-        r"Failed to CUDA calloc (?P<what>\d+ bytes)", Outcome.INFEASIBLE,
-        "NCCL ran out of GPU memory", "lower mem_fraction_static or the number of channels",
-    ),
-    _row(r"NCCL error.*?(?P<what>invalid usage|unhandled .*)", Outcome.INFEASIBLE, "NCCL refused"),
-    _row(
-        r"(?P<what>Ngram speculative decoding only supports .*)", Outcome.INFEASIBLE,
-        "this version has no n-gram speculation on this device",
-    ),
-    _row(r"(?P<what>.*(trie_depth|bfs_breadth|match_window).*must.*)", Outcome.INFEASIBLE,
-         "n-gram settings out of range"),
-    _row(r"(?P<what>OSError: .*(Repo id must|couldn't connect|is not a local folder).*)",
-         Outcome.FAILED, "the model could not be read"),
-    _row(r"ValueError: (?P<what>.*)", Outcome.INFEASIBLE, "settings refused"),
-    _row(r"AssertionError:? ?(?P<what>.*)", Outcome.INFEASIBLE, "settings refused"),
-    _row(r"(?P<what>(RuntimeError|AttributeError|ImportError|NotImplementedError): .*)",
-         Outcome.INFEASIBLE, "the server crashed"),
-)  # fmt: skip
-"""Searched in this order; the first that occurs anywhere in the tail decides."""
-
+_MOST_TOLD = 300
 _ACCEPT_LENGTH = re.compile(r"Decode batch.*accept len: ([\d.]+)")
+# All settings in one line: it holds every word and says nothing of a fault.
+_SETTINGS = re.compile(r"^.*server_args=.*$", re.MULTILINE)
+# A warning at import about a model that nobody asked for.
+_NOISE = re.compile(r"^.*Ignore import error when loading .*$", re.MULTILINE)
+_SERVED = re.compile(r"fired up and ready to roll|\b(?:Decode|Prefill) batch\b")
+_CAPTURE_FAILED = re.compile(r"Capture .{0,80} failed: ")
+_CAPTURE_BEGAN = re.compile(r"Capture .{0,80}\bbegin\b")
+_CAPTURE_ENDED = re.compile(r"Capture .{0,80}\bend\b|max_total_num_tokens=\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +25,47 @@ class ExitReason:
 
     outcome: Outcome
     reason: str
+    signature: str = ""
+    """Name of the row that says so; empty where none does."""
+    retry: bool = False
+    """The configuration is not to blame: the trial may be started once more."""
 
 
-def explain_exit(code: int, tail: Sequence[str]) -> ExitReason:
-    """Tell why a server died from its exit code (negative for a signal) and its last lines."""
-    text = "\n".join(tail)
-    for signature in LOG_SIGNATURES:
-        if match := signature.pattern.search(text):
-            what = match.groupdict().get("what") or ""
-            parts = [signature.reason, what.strip()[:300], signature.hint]
-            return ExitReason(signature.outcome, ": ".join(part for part in parts if part))
+def explain_exit(code: int | None, tail: Sequence[str], moment: Moment | None = None) -> ExitReason:
+    """Tell why a server died from its exit code (negative for a signal) and its last lines.
+
+    `code` None: it lives, but its log tells of its end. `moment` None: as the lines tell.
+    """
+    text = _NOISE.sub("", _SETTINGS.sub("", "\n".join(tail)))
+    now = _moment(text, moment)
+    for row in LOG_SIGNATURES:
+        if row.counts_in(now) and (match := row.pattern.search(text)):
+            return _explained(row, match.groupdict().get("what") or "")
     last = next((line.strip() for line in reversed(tail) if line.strip()), "no output")
-    if code == 2:
-        return ExitReason(Outcome.INFEASIBLE, f"refused flags: {last[:300]}")
-    return ExitReason(Outcome.FAILED, f"the server ended with {code}: {last[:300]}")
+    for row in LOG_SIGNATURES:
+        if code in row.codes:
+            return _explained(row, f"exit code {code}, last line: {last}")
+    return ExitReason(Outcome.FAILED, f"the server ended with {code}: {last[:_MOST_TOLD]}")
+
+
+def _explained(row: Signature, what: str) -> ExitReason:
+    parts = [row.reason, what.strip()[:_MOST_TOLD], row.hint]
+    return ExitReason(
+        row.outcome, ": ".join(part for part in parts if part), row.name, retry=row.retry
+    )
+
+
+def _moment(text: str, told: Moment | None) -> Moment:
+    """Return when it happened; a capture that failed says so itself."""
+    if _CAPTURE_FAILED.search(text):
+        return Moment.CAPTURE
+    if told is not None:
+        return told
+    if _SERVED.search(text):
+        return Moment.LOAD
+    began = max((m.start() for m in _CAPTURE_BEGAN.finditer(text)), default=-1)
+    ended = max((m.start() for m in _CAPTURE_ENDED.finditer(text)), default=-1)
+    return Moment.CAPTURE if began > ended else Moment.START
 
 
 def accept_lengths(lines: Iterable[str]) -> list[float]:

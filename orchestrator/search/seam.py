@@ -10,11 +10,36 @@ from sweeps.results import TrialResult
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A configuration to measure, with its number in the sweep."""
+    """A configuration to measure, with its number in the sweep, and why."""
 
     number: int
     config: Config
     purpose: Purpose
+    why: str = ""
+
+
+class Guide(Protocol):
+    """What is known of configurations without measuring them."""
+
+    def canonical(self, config: Config) -> Config:
+        """Return the configuration that acts alike and changes the fewest settings."""
+        ...
+
+    def refusal(self, config: Config) -> str:
+        """Say why a configuration must not be started; empty where it may."""
+        ...
+
+
+class NoGuide:
+    """Knows nothing."""
+
+    def canonical(self, config: Config) -> Config:
+        """Return it as it is."""
+        return config
+
+    def refusal(self, config: Config) -> str:
+        """Refuse nothing."""
+        return ""
 
 
 class Search(Protocol):
@@ -24,8 +49,8 @@ class Search(Protocol):
         """Return the next proposal; None when nothing is left to try now."""
         ...
 
-    def tell(self, proposal: Proposal, result: TrialResult) -> None:
-        """Learn how a proposal ended; exactly once for each."""
+    def tell(self, proposal: Proposal, result: TrialResult, *, retry: bool) -> None:
+        """Learn how a proposal ended; exactly once for each. `retry`: a fault is tried again."""
         ...
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 
+from orchestrator.redaction import Redactor
 from orchestrator.tracking.seam import Sample, SweepCard, TrialCard
 from sweeps.results import TrialResult
 
@@ -15,11 +16,15 @@ log = logging.getLogger(__name__)
 
 
 class JsonlTracker:
-    """Appends to a file. Each line says its `event`; a number that is not finite reads null."""
+    """Appends to a file. Each line says its `event`; a number that is not finite reads null.
+
+    Secrets are masked.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = Lock()
+        self._redactor = Redactor.from_environment()
         self._closed = False
         self._complete = True
 
@@ -65,7 +70,8 @@ class JsonlTracker:
                 log.debug("event=%s came after the end and is not kept", event)
                 return
             try:
-                line = json.dumps({"event": event, **_finite_map(data)}, allow_nan=False)
+                masked = self._redactor.data({"event": event, **_finite_map(data)})
+                line = json.dumps(masked, allow_nan=False)
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 with self.path.open("a", encoding="utf-8") as file:
                     file.write(line + "\n")

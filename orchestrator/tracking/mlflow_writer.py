@@ -1,46 +1,54 @@
-"""The tracker that writes to MLflow, from one thread of its own."""
+"""The tracker that writes to MLflow, from one thread of its own; the only importer of MLflow."""
 
 import logging
 import os
+import tempfile
 import time
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import Any, TypeVar
 
-from orchestrator.tracking import run_content, ui_view
-from orchestrator.tracking.attachments import attachments
-from orchestrator.tracking.outbox import (
+from orchestrator.files import write_json
+from orchestrator.journal import DiskError
+from orchestrator.redaction import Redactor
+from orchestrator.tracking.events import (
     Event,
-    Outbox,
-    Progress,
     SweepEnded,
+    SweepsDied,
     SweepStarted,
     TrialEnded,
+    TrialFiles,
     TrialStarted,
+    card_data,
 )
+from orchestrator.tracking.legal import NAME_TAG, Limits
+from orchestrator.tracking.mlflow_api import MlflowApi
+from orchestrator.tracking.mlflow_runs import MlflowRuns
+from orchestrator.tracking.mlflow_store import MlflowStore
+from orchestrator.tracking.outbox import Outbox
 from orchestrator.tracking.seam import Sample, SweepCard, TrialCard
-from orchestrator.tracking.writer_loop import WriterLoop
-from sweeps.results import Outcome, TrialResult
+from orchestrator.tracking.tracking_uri import is_remote
+from orchestrator.tracking.writer_loop import Backoff, WriterLoop
+from sweeps.results import TrialResult
 
 log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
+CARD_FILE = "tracker.json"
+"""Beside the outbox: the card of the sweep, from which its run can be made again."""
 
 _ENVIRONMENT = {
-    # The default of 7 retries holds the thread for two minutes when a server is down.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    # The writer tries again by itself, and can be told to stop; MLflow's own tries cannot.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "GIT_PYTHON_REFRESH": "quiet",
 }
+
+_PREFLIGHT_TEXT = "written to see whether files are taken"
 
 
 def sqlite_uri(path: Path) -> str:
@@ -51,8 +59,12 @@ def sqlite_uri(path: Path) -> str:
 class MlflowWriter:
     """A tracker whose every call to MLflow is made by one thread; see `Tracker` for its promises.
 
-    MLflow is imported at the first event. `backoff_s` are the waits between tries of one call,
-    and `linger_s` is how long samples are gathered; both in wall seconds.
+    What it is told lies in the file `outbox_path` until it is sent: what a killed driver did not
+    send, the next writer on the same file does, or one that gets the file among its `earlier` ones.
+    Without a path, a temporary file serves as long as the process lives.
+
+    MLflow is imported at the first event. `linger_s` is how long samples are gathered, in wall
+    seconds. Raises DiskError or BadInputError for an outbox that cannot be used.
     """
 
     def __init__(
@@ -61,18 +73,23 @@ class MlflowWriter:
         artifact_root: Path,
         experiment: str,
         *,
-        backoff_s: Sequence[float] = (0.2, 1.0, 4.0),
+        outbox_path: Path | None = None,
+        earlier: Sequence[Path] = (),
+        backoff: Backoff | None = None,
         linger_s: float = 2.0,
     ) -> None:
         """Raise ValueError for a sqlite file whose path would depend on the working directory."""
         if store_uri.startswith("sqlite:") and not store_uri.startswith("sqlite:////"):
             raise ValueError(f"the path in {store_uri} is not absolute")
-        self._store = _Store(store_uri, artifact_root.absolute(), experiment)
-        self._outbox = Outbox(linger_s)
+        self._scratch = None if outbox_path else tempfile.TemporaryDirectory(prefix="outbox-")
+        self._card_path = outbox_path.with_name(CARD_FILE) if outbox_path else None
+        path = outbox_path or Path(self._scratch.name if self._scratch else "") / "outbox.jsonl"
+        self._outbox = Outbox(path, linger_s)
         self._sweep = ""
         self._stamp_lock = Lock()
-        self._stamp_ms = 0
-        self._loop = WriterLoop(self._outbox, self._store.write, self._store.forget_runs, backoff_s)
+        self._stamp_ms = self._outbox.stamp_ms
+        store = MlflowStore(mlflow_runs(store_uri, artifact_root, experiment))
+        self._loop = WriterLoop(self._outbox, store, backoff, earlier)
 
     @property
     def failures(self) -> int:
@@ -80,23 +97,36 @@ class MlflowWriter:
         return self._loop.failures
 
     @property
-    def unwritten(self) -> tuple[Event, ...]:
-        """Return what was tried as often as it may be and is not written."""
-        return tuple(self._loop.unwritten)
+    def waiting(self) -> int:
+        """Return how many events and samples are still to be sent for the first time."""
+        return self._outbox.waiting
 
     @property
-    def waiting(self) -> int:
-        """Return how many events and samples are still to be tried."""
-        return self._outbox.waiting
+    def refused(self) -> int:
+        """Return how many events the store answered to with a refusal, and did not take since."""
+        return self._outbox.aside
+
+    def close_stale(self, sweep_ids: Sequence[str]) -> None:
+        """End the runs of sweeps whose drivers are gone. To be told before `sweep_started`."""
+        if sweep_ids:
+            now_ms = self._now_ms()
+            self._put(SweepsDied(tuple(sweep_ids), now_ms), now_ms)
 
     def sweep_started(self, card: SweepCard) -> None:
         """Open the run of the sweep, or open it again."""
         self._sweep = card.sweep
-        self._put(SweepStarted(card, self._now_ms()))
+        if self._card_path is not None:
+            try:
+                write_json(self._card_path, card_data(card))
+            except (DiskError, TypeError, ValueError) as error:
+                log.warning("sweep=%s its card is not kept: %s", card.sweep, error)
+        now_ms = self._now_ms()
+        self._put(SweepStarted(card, now_ms), now_ms)
 
     def trial_started(self, card: TrialCard) -> None:
         """Open a run under that of the sweep."""
-        self._put(TrialStarted(card, self._now_ms()))
+        now_ms = self._now_ms()
+        self._put(TrialStarted(card, now_ms), now_ms)
 
     def progress(self, trial: str, sample: Sample) -> None:
         """Add to the time series of a trial; its step is the whole elapsed second."""
@@ -107,11 +137,14 @@ class MlflowWriter:
 
     def trial_ended(self, result: TrialResult, folder: Path) -> None:
         """Write the result and the files of a trial, and end its run."""
-        self._put(TrialEnded(result, folder, self._now_ms()))
+        now_ms = self._now_ms()
+        self._put(TrialEnded(result, folder.absolute(), now_ms), now_ms)
+        self._put(TrialFiles(result.trial, result.sweep, folder.absolute()), now_ms)
 
     def sweep_ended(self, status: str) -> None:
         """Write the count of each outcome and the best value, and end the run of the sweep."""
-        self._put(SweepEnded(self._sweep, status, self._now_ms()))
+        now_ms = self._now_ms()
+        self._put(SweepEnded(self._sweep, status, now_ms), now_ms)
 
     def wait_open(self, deadline_s: float) -> bool:
         """Wait until MLflow is imported and its store is open, once something was told."""
@@ -119,227 +152,63 @@ class MlflowWriter:
 
     def close(self, deadline_s: float) -> bool:
         """Write what is left within wall seconds; False if any of it is not written."""
-        return self._loop.close(deadline_s)
+        complete = self._loop.close(deadline_s)
+        if self._scratch is not None and not self._loop.is_running:
+            self._scratch.cleanup()
+        return complete
 
-    def _put(self, event: Event) -> None:
-        if not self._outbox.put(event):
+    def _put(self, event: Event, at_ms: int) -> None:
+        if not self._outbox.put(event, at_ms):
             log.debug("%s came after the end and is not kept", type(event).__name__)
 
     def _now_ms(self) -> int:
-        """Return a time that no earlier call returned: of equal times MLflow keeps the larger."""
+        """Return a time that no earlier call returned: of equal times MLflow keeps the larger.
+
+        It never goes back, also where the clock does, or did since an earlier driver.
+        """
         with self._stamp_lock:
             self._stamp_ms = max(self._stamp_ms + 1, time.time_ns() // 1_000_000)
             return self._stamp_ms
 
 
-@dataclass(frozen=True, slots=True)
-class _Mlflow:
-    """What is used of MLflow: three makers, and the limits that it states."""
-
-    client: Any
-    metric: Any
-    param: Any
-    run_tag: Any
-    exception: type[Exception]
-    param_chars: int
-    tag_chars: int
-    metrics_per_batch: int
-    texts_per_batch: int
+def mlflow_runs(store_uri: str, artifact_root: Path, experiment: str) -> MlflowRuns:
+    """Return the runs of a store, which is opened at the first use."""
+    root = None if is_remote(store_uri) else artifact_root.absolute()
+    return MlflowRuns(partial(load_mlflow, store_uri), root, experiment)
 
 
-@dataclass(slots=True)
-class _Store:
-    """An MLflow store. Used by the writer's thread alone; its errors are MLflow's."""
+def check_store(store_uri: str, artifact_root: Path, experiment: str) -> str | None:
+    """Write a small file to a store, read it back, and remove it; return what went wrong.
 
-    uri: str
-    artifact_root: Path
-    experiment: str
-    _mlflow: _Mlflow | None = None
-    _experiment_id: str = ""
-    _cards: dict[str, SweepCard] = field(default_factory=dict)
-    _runs: dict[tuple[str, str], str] = field(default_factory=dict)
-
-    def write(self, event: Event) -> None:
-        """Write one event; writing it again changes nothing."""
-        match event:
-            case SweepStarted(card, at_ms):
-                self._cards[card.sweep] = card
-                self._start_sweep(card, at_ms)
-            case TrialStarted(card, at_ms):
-                self._start_trial(card, at_ms)
-            case Progress(trial, samples):
-                self._add_samples(trial, samples)
-            case TrialEnded(result, folder, at_ms):
-                self._end_trial(result, folder, at_ms)
-            case SweepEnded(sweep, status, at_ms):
-                self._end_sweep(sweep, status, at_ms)
-
-    def forget_runs(self) -> None:
-        """Look every run up again: one may have been deleted by hand."""
-        self._runs.clear()
-
-    def _start_sweep(self, card: SweepCard, at_ms: int) -> None:
-        run_id = self._find("sweep", card.sweep)
-        if run_id is None:
-            run_id = self._create_sweep(card, at_ms)
-        else:
-            self._reopen(run_id, at_ms)
-        self._log_tags(run_id, run_content.sweep_tags(card))
-        self._log_params(run_id, card.params)
-        view = ui_view.view_state(
-            run_content.key(card.objective), higher_is_better=card.higher_is_better
-        )
-        self._client.set_experiment_tag(self._experiment_id, ui_view.VIEW_TAG, view)
-
-    def _create_sweep(self, card: SweepCard, at_ms: int) -> str:
-        tags = run_content.sweep_tags(card)
-        name = run_content.sweep_name(card)
-        return self._create("sweep", card.sweep, name, self._cut_tags(tags), at_ms)
-
-    def _start_trial(self, card: TrialCard, at_ms: int, started_ms: int | None = None) -> str:
-        run_id = self._find("trial", card.trial, card.sweep)
-        if run_id is not None:
-            self._reopen(run_id, at_ms)
-        else:
-            tags = self._cut_tags(run_content.trial_tags(card))
-            if parent := self._parent(card.sweep, at_ms):
-                tags["mlflow.parentRunId"] = parent
-            shown = run_content.trial_name(card)
-            run_id = self._create("trial", card.trial, shown, tags, started_ms or at_ms)
-        self._log_params(run_id, run_content.requested(card.config))
-        return run_id
-
-    def _reopen(self, run_id: str, at_ms: int) -> None:
-        """Set a run to running, unless it ended later than what is only now written."""
-        ended_ms = self._client.get_run(run_id).info.end_time
-        if ended_ms is None or ended_ms < at_ms:
-            self._client.update_run(run_id, status="RUNNING")
-
-    def _parent(self, sweep: str, at_ms: int) -> str | None:
-        found = self._find("sweep", sweep)
-        card = self._cards.get(sweep)
-        return found if found or card is None else self._create_sweep(card, at_ms)
-
-    def _add_samples(self, trial: str, samples: Mapping[int, tuple[Sample, int]]) -> None:
-        run_id = self._find("trial", trial)
-        if run_id is None:
-            log.debug("trial=%s was never started; its samples are not kept", trial)
-            return
-        series = (
-            (name, number, at_ms, step)
-            for step, (sample, at_ms) in samples.items()
-            for name, number in run_content.sample_metrics(sample).items()
-        )
-        self._log_metrics(run_id, series)
-
-    def _end_trial(self, result: TrialResult, folder: Path, at_ms: int) -> None:
-        started_ms = run_content.started_ms(result)
-        run_id = self._start_trial(run_content.card_of(result), at_ms, started_ms)
-        self._log_params(run_id, run_content.effective(result))
-        self._log_tags(run_id, run_content.result_tags(result))
-        numbers = run_content.result_metrics(result)
-        self._log_metrics(run_id, ((name, n, at_ms, 0) for name, n in numbers.items()))
-        status = run_content.RUN_STATUS[result.outcome]
-        self._client.set_terminated(run_id, status=status, end_time=at_ms)
-        with TemporaryDirectory() as scratch:
-            for path in attachments(folder, Path(scratch)):
-                self._client.log_artifact(run_id, str(path))
-
-    def _end_sweep(self, sweep: str, status: str, at_ms: int) -> None:
-        run_id = self._parent(sweep, at_ms)
-        if run_id is None:
-            log.debug("sweep=%s was never started; its end is not kept", sweep)
-            return
-        trials = list(self._search(f"tags.mlflow.parentRunId = '{run_id}'"))
-        numbers = _outcome_counts(trials)
-        if (card := self._cards.get(sweep)) and (best := _best(trials, card)):
-            numbers[run_content.key(f"best_observed_{card.objective}")] = best[0]
-            self._log_tags(run_id, {"best_observed_trial": best[1]})
-        self._log_metrics(run_id, ((name, n, at_ms, 0) for name, n in numbers.items()))
-        self._log_tags(run_id, {"status": status})
-        run_status = run_content.sweep_status(status)
-        self._client.set_terminated(run_id, status=run_status, end_time=at_ms)
-
-    def _find(self, kind: str, name: str, sweep: str | None = None) -> str | None:
-        """Return the id of the run of a sweep or trial; None where there is none."""
-        if (kind, name) not in self._runs:
-            asked = f"tags.kind = '{kind}' and tags.{kind} = {_quoted(name)}"
-            if sweep is not None:
-                asked += f" and tags.sweep = {_quoted(sweep)}"
-            for run in islice(self._search(asked), 1):
-                self._runs[kind, name] = run.info.run_id
-        return self._runs.get((kind, name))
-
-    def _search(self, asked: str) -> Iterator[Any]:
-        self._open()
-        token = None
-        while True:
-            page = self._client.search_runs([self._experiment_id], asked, page_token=token)
-            yield from page
-            token = page.token
-            if not token:
-                return
-
-    def _create(self, kind: str, name: str, shown: str, tags: Mapping[str, str], at_ms: int) -> str:
-        self._open()
-        run = self._client.create_run(self._experiment_id, at_ms, tags, shown)
-        self._runs[kind, name] = str(run.info.run_id)
-        return self._runs[kind, name]
-
-    def _log_params(self, run_id: str, params: Mapping[str, str]) -> None:
-        """Log parameters. One that has changed becomes a tag: MLflow refuses to change it."""
-        known = self._client.get_run(run_id).data.params
-        limit = self._api.param_chars
-        texts = {name: run_content.cut(text, limit) for name, text in params.items()}
-        new = [self._api.param(name, t) for name, t in texts.items() if name not in known]
-        for batch in _batches(new, self._api.texts_per_batch):
-            self._client.log_batch(run_id, params=batch)
-        self._log_tags(run_id, {n: t for n, t in texts.items() if known.get(n, t) != t})
-
-    def _log_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
-        cut = self._cut_tags(tags)
-        made = [self._api.run_tag(name, text) for name, text in cut.items()]
-        for batch in _batches(made, self._api.texts_per_batch):
-            self._client.log_batch(run_id, tags=batch)
-
-    def _log_metrics(self, run_id: str, numbers: Iterable[tuple[str, float, int, int]]) -> None:
-        made = [self._api.metric(*number) for number in numbers]
-        for batch in _batches(made, self._api.metrics_per_batch):
-            self._client.log_batch(run_id, metrics=batch)
-
-    def _cut_tags(self, tags: Mapping[str, str]) -> dict[str, str]:
-        return {name: run_content.cut(text, self._api.tag_chars) for name, text in tags.items()}
-
-    @property
-    def _api(self) -> _Mlflow:
-        if self._mlflow is None:
-            self._mlflow = _load(self.uri)
-        return self._mlflow
-
-    @property
-    def _client(self) -> Any:
-        return self._api.client
-
-    def _open(self) -> None:
-        """Find the experiment or make it, once."""
-        if self._experiment_id:
-            return
-        found = self._client.get_experiment_by_name(self.experiment)
-        if found is None:
-            try:
-                location = self.artifact_root.as_uri()
-                self._experiment_id = self._client.create_experiment(self.experiment, location)
-            except self._api.exception:
-                found = self._client.get_experiment_by_name(self.experiment)
-                if found is None:
-                    raise
-        if found is not None:
-            if found.lifecycle_stage == "deleted":
-                self._client.restore_experiment(found.experiment_id)
-            self._experiment_id = found.experiment_id
+    Blocks for as long as opening the store takes, or MLflow's own time-outs.
+    """
+    runs = mlflow_runs(store_uri, artifact_root, experiment)
+    where, text = store_uri, _PREFLIGHT_TEXT
+    try:
+        made = runs.client.create_run(runs.experiment_id, tags={"kind": "preflight"})
+        run_id, where = made.info.run_id, made.info.artifact_uri
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                runs.client.log_text(run_id, text, "preflight.txt")
+                read = Path(runs.client.download_artifacts(run_id, "preflight.txt", folder))
+                same = read.read_text() == text
+        finally:
+            runs.client.set_terminated(run_id)
+            runs.client.delete_run(run_id)
+    except (OSError, RuntimeError, ValueError, LookupError, _exception(runs)) as error:
+        reason = Redactor.from_environment().text(f"{type(error).__name__}: {error}")
+        return f"{Redactor.from_environment().text(where)} takes no files: {reason[:500]}"
+    return None if same else f"{where} gives back other files than it was given"
 
 
-def _load(uri: str) -> _Mlflow:
+def _exception(runs: MlflowRuns) -> type[Exception]:
+    try:
+        return runs.api.exception
+    except OSError:
+        return OSError
+
+
+def load_mlflow(uri: str) -> MlflowApi:
     """Import MLflow, which takes seconds, and open a store, which may migrate it."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -356,47 +225,20 @@ def _load(uri: str) -> _Mlflow:
     _quiet("mlflow.store.db.utils", logging.CRITICAL)
     if uri.startswith("sqlite:////"):
         Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    return _Mlflow(
-        client=MlflowClient(tracking_uri=uri, registry_uri=uri),
-        metric=Metric,
-        param=Param,
-        run_tag=RunTag,
-        exception=MlflowException,
+    limits = Limits(
+        # A changed name stands in the name of a tag too.
+        name_chars=validation.MAX_ENTITY_KEY_LENGTH - len(NAME_TAG),
         param_chars=validation.MAX_PARAM_VAL_LENGTH,
         tag_chars=validation.MAX_TAG_VAL_LENGTH,
         metrics_per_batch=validation.MAX_METRICS_PER_BATCH,
         texts_per_batch=validation.MAX_PARAMS_TAGS_PER_BATCH,
+        all_per_batch=validation.MAX_ENTITIES_PER_BATCH,
+        batch_bytes=validation.MAX_BATCH_LOG_REQUEST_SIZE,
     )
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    return MlflowApi(client, Metric, Param, RunTag, MlflowException, limits)
 
 
 def _quiet(name: str, level: int) -> None:
     logger = logging.getLogger(name)
     logger.setLevel(max(level, logger.level))
-
-
-def _batches(items: Sequence[_T], per_batch: int) -> Iterator[Sequence[_T]]:
-    return (items[at : at + per_batch] for at in range(0, len(items), per_batch))
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"' if "'" in text else f"'{text}'"
-
-
-def _outcome_counts(trials: Sequence[Any]) -> dict[str, float]:
-    counts = Counter(run.data.tags.get("outcome", "") for run in trials)
-    named = {f"trials_{outcome}": float(counts[outcome]) for outcome in Outcome}
-    return {"trials": float(len(trials)), **named}
-
-
-def _best(trials: Sequence[Any], card: SweepCard) -> tuple[float, str] | None:
-    """Return the best value of the objective and its trial; None where none was measured."""
-    ranked = {outcome.value for outcome in Outcome if outcome.has_rate}
-    name = run_content.key(card.objective)
-    values = [
-        (run.data.metrics[name], run.data.tags["trial"])
-        for run in trials
-        if name in run.data.metrics and run.data.tags.get("outcome") in ranked
-    ]
-    if not values:
-        return None
-    return max(values) if card.higher_is_better else min(values)

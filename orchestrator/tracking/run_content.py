@@ -2,6 +2,7 @@
 
 import math
 import re
+import shlex
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -79,11 +80,6 @@ def cut(text: str, length_chars: int) -> str:
     return text if len(text) <= length_chars else text[: length_chars - 1] + "…"
 
 
-def key(name: str) -> str:
-    """Replace what may not stand in the name of a metric, parameter or tag."""
-    return re.sub(r"[^\w. :/-]", "_", name, flags=re.ASCII)
-
-
 def exact(value: Value) -> str:
     """Write a value so that it can be told from every other: floats with all their digits."""
     return repr(value) if isinstance(value, float) else show(value)
@@ -91,20 +87,31 @@ def exact(value: Value) -> str:
 
 def requested(config: Config) -> dict[str, str]:
     """Return the settings that were asked for."""
-    return {key(f"config.{name}"): exact(value) for name, value in config.items()}
+    return {f"config.{name}": exact(value) for name, value in config.items()}
 
 
 def effective(result: TrialResult) -> dict[str, str]:
     """Return the settings that the server said it runs with."""
-    return {key(f"effective.{name}"): exact(value) for name, value in result.effective.items()}
+    return {f"effective.{name}": exact(value) for name, value in result.effective.items()}
+
+
+def command(result: TrialResult) -> dict[str, str]:
+    """Return the command line that started the server; nothing where it was not started."""
+    return {"command": shlex.join(result.argv)} if result.argv else {}
 
 
 def sweep_tags(card: SweepCard) -> dict[str, str]:
     """Return the tags of a sweep's run."""
-    tags = {key(name): value for name, value in card.tags.items()}
     note = {"mlflow.note.content": EMULATED_NOTE} if card.emulated else {}
-    mark = show_truth(card.emulated)
-    return {**tags, **note, "sweep": card.sweep, "kind": "sweep", "emulated": mark}
+    return {
+        **card.tags,
+        **note,
+        "sweep": card.sweep,
+        "kind": "sweep",
+        "emulated": show_truth(card.emulated),
+        "objective": card.objective,
+        "higher_is_better": show_truth(card.higher_is_better),
+    }
 
 
 def trial_tags(card: TrialCard) -> dict[str, str]:
@@ -136,8 +143,8 @@ def result_tags(result: TrialResult) -> dict[str, str]:
     }
 
 
-def result_metrics(result: TrialResult) -> dict[str, float]:
-    """Return the final numbers; an interval's ends stand beside its value. All are finite."""
+def result_metrics(result: TrialResult) -> dict[str, float | None]:
+    """Return the final numbers; an interval's ends stand beside its value."""
     found: dict[str, float | None] = {
         "gpu_hours": result.gpu_hours,
         "bound": result.bound,
@@ -149,29 +156,33 @@ def result_metrics(result: TrialResult) -> dict[str, float]:
         found[name] = estimate.value
         found[f"{name}_low"] = estimate.low
         found[f"{name}_high"] = estimate.high
-    return finite(found)
+    return found
 
 
-def sample_metrics(sample: Sample) -> dict[str, float]:
-    """Return a sample's finite numbers. `_so_far` keeps the series apart from final numbers."""
-    return finite(
-        {
-            "tok_s_so_far": sample.tok_s,
-            "tok_s_so_far_low": sample.low,
-            "tok_s_so_far_high": sample.high,
-            "accept_length_so_far": sample.accept_length,
-            "steps_per_s_so_far": sample.steps_per_s,
-        }
-    )
+def sample_metrics(sample: Sample) -> dict[str, float | None]:
+    """Return a sample's numbers. `_so_far` keeps the series apart from final numbers."""
+    return {
+        "tok_s_so_far": sample.tok_s,
+        "tok_s_so_far_low": sample.low,
+        "tok_s_so_far_high": sample.high,
+        "accept_length_so_far": sample.accept_length,
+        "steps_per_s_so_far": sample.steps_per_s,
+    }
 
 
 def finite(numbers: Mapping[str, float | None]) -> dict[str, float]:
     """Drop what is not known, not a number or infinite: a store would change it silently."""
     return {
-        key(name): float(number)
+        name: float(number)
         for name, number in numbers.items()
         if number is not None and math.isfinite(number)
     }
+
+
+def not_finite(numbers: Mapping[str, float | None]) -> str:
+    """Say which numbers are missing because they are none, as `bound=inf, tpot_s=nan`."""
+    odd = {n: x for n, x in numbers.items() if x is not None and not math.isfinite(x)}
+    return ", ".join(f"{name}={number}" for name, number in sorted(odd.items()))
 
 
 def show_truth(value: bool) -> str:

@@ -6,6 +6,9 @@ VIEW = "sweep"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
 """The experiment's tag that holds the view."""
 
+EXPERIMENT = "sweeps"
+"""MLflow's experiment that holds all sweeps of a state folder."""
+
 
 def view_state(objective: str, *, higher_is_better: bool) -> str:
     """Return a table of the trials, best first, in the form of MLflow's shared views.

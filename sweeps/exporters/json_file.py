@@ -15,6 +15,8 @@ def as_json(what: Recommendation) -> str:
         "emulated": trial.emulated,
         "engine_version": trial.engine_version,
         "config": dict(best.config),
+        "pins": what.pins,
+        "chosen_by_the_server": what.chosen,
         "argv": [*what.program, *what.options],
         "env": what.env,
         "metric": what.metric,
@@ -26,5 +28,6 @@ def as_json(what: Recommendation) -> str:
         "gain_over_plain": what.gain,
         "ties": what.ties,
         "evidence": what.evidence,
+        "warnings": list(what.warnings),
     }
     return json.dumps(data, indent=2) + "\n"

@@ -1,8 +1,11 @@
 """The recommendation as a shell script that starts the server."""
 
 import shlex
+from collections.abc import Iterator
 
 from sweeps.exporters.recommendation import Recommendation
+from sweeps.phrases import sentence
+from sweeps.values import show
 
 
 def as_shell(what: Recommendation) -> str:
@@ -14,6 +17,7 @@ def as_shell(what: Recommendation) -> str:
         f"# {what.evidence}",
         f"# Trial {what.trial.trial} of sweep {what.trial.sweep},",
         f"# measured with SGLang {what.trial.engine_version}.",
+        *_remarks(what),
         "# Arguments are passed on to the server.",
         "set -eu",
         *(f"export {name}={shlex.quote(value)}" for name, value in sorted(what.env.items())),
@@ -22,6 +26,16 @@ def as_shell(what: Recommendation) -> str:
         '    --host "${HOST:-127.0.0.1}" --port "${PORT:-30000}" "$@"',
     ]
     return "\n".join(lines) + "\n"
+
+
+def _remarks(what: Recommendation) -> Iterator[str]:
+    """Write what must be known of the trial, and what the server chose, as comments."""
+    for warning in what.warnings:
+        yield f"# {sentence('Note: ' + ' '.join(warning.split()))}"
+    if what.chosen:
+        yield "# Chosen by that server itself, and not given below:"
+    for name, value in sorted(what.chosen.items()):
+        yield f"#   {name}={shlex.quote(' '.join(show(value).split()))}"
 
 
 def _grouped(options: tuple[str, ...]) -> list[str]:

@@ -94,3 +94,31 @@ def test_our_client_says_what_was_sent() -> None:
     assert figures["speculating_accept_length_error_ratio"] < 0.03
     for what in ("rate", "tpot"):  # they are as good as the machine is free
         assert figures[f"speculating_{what}_error_ratio"] < 0.5
+
+
+def test_nothing_is_left_whoever_dies() -> None:
+    figures = _report("kill_matrix")["figures"]
+    left = {n: v for n, v in figures.items() if n.endswith(("_survivors_count", "_held_count"))}
+    assert len(left) == 7 * 2 * 2
+    assert set(left.values()) == {0}
+
+
+def test_launches_leave_the_driver_as_it_was() -> None:
+    figures = _report("launches")["figures"]
+    assert figures["growth_fds_count"] == figures["growth_threads_count"] == 0
+    assert figures["end_runtime_entries_count"] == 0
+    assert figures["growth_rss_bytes"] < 0.1 * figures["early_rss_bytes"]
+    assert figures["proof_s"] < figures["launch_s"]
+
+
+def test_the_planner_holds_a_good_configuration_sooner_than_random_draws() -> None:
+    figures = _report("search")["figures"]
+    for strategy in ("ours", "random", "floor"):
+        held = [figures[f"{strategy}_all_hold{which}_gpu_hours"] for which in ("_q25", "", "_q75")]
+        assert 0 < held[0] <= held[1] <= held[2] <= 104
+    means = [figures[f"{s}_speculation_hold_mean_gpu_hours"] for s in ("floor", "ours", "random")]
+    assert means[0] < means[1] < means[2]
+    assert figures["ours_plain_named_ratio"] == 1
+    assert figures["ours_good_stopped_ratio"] < 0.1
+    assert abs(figures["ours_gain_error_ratio"]) < 0.1
+    assert figures["suggestion_after_200_trials_s"] > 0

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.infra.runtime import runtime, shm
 from tests.infra.trees import fresh_sweep
 
 
@@ -12,3 +13,6 @@ def sweep() -> Iterator[str]:
     """Lend a sweep id whose processes must all be gone after the test."""
     with fresh_sweep() as name:
         yield name
+
+
+__all__ = ["runtime", "shm", "sweep"]

@@ -1,10 +1,11 @@
 """Launch plans: the same settings give the same command and environment, and nothing leaks in."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from infra.engines import ENGINES, effective_names
+from infra.engines import ENGINES, place_variables
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.launch import Deadlines
 from sweeps.values import Value
@@ -35,10 +36,38 @@ def test_a_whole_plan_for_sglang() -> None:
     )  # fmt: skip
     assert dict(plan.env) == {
         "NCCL_PROTO": "LL", "NCCL_MIN_NCHANNELS": "4", "OMP_NUM_THREADS": "1",
-        "PYTHONUNBUFFERED": "1",
+        "PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }  # fmt: skip
     assert plan.renamed == (("ngram_match_depth", "speculative_ngram_max_trie_depth"),)
     assert plan.url == "http://127.0.0.1:31000"
+
+
+def test_the_ranks_meet_on_a_reserved_port_unless_the_user_names_one() -> None:
+    plan_of = ENGINES[EngineName.SGLANG].plan
+    plan = plan_of(SETTINGS, HostSpec(), 31000, Deadlines(), rendezvous_port=31001)
+    assert plan.argv[-2:] == ("--nccl-port", "31001")
+    assert plan.rendezvous_port == 31001
+    mine = {**SETTINGS, "nccl_port": 7777}
+    plan = plan_of(mine, HostSpec(), 31000, Deadlines(), rendezvous_port=31001)
+    assert plan.argv.count("--nccl-port") == 1
+    assert plan.rendezvous_port is None
+
+
+def test_a_host_without_gpus_is_told_of_none() -> None:
+    plan = ENGINES[EngineName.SGLANG].plan(SETTINGS, HostSpec(gpus=0), 31000, Deadlines())
+    assert "CUDA_VISIBLE_DEVICES" not in dict(plan.env)
+
+
+def test_compiled_kernels_are_kept_from_trial_to_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    first, second = place_variables(tmp_path / "a"), place_variables(tmp_path / "b")
+    assert first["TMPDIR"] != second["TMPDIR"]
+    assert first["TORCHINDUCTOR_CACHE_DIR"] == second["TORCHINDUCTOR_CACHE_DIR"]
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
+    assert place_variables(tmp_path)["TORCHINDUCTOR_CACHE_DIR"] == "/mine"
 
 
 def test_an_older_version_gets_its_own_spelling() -> None:
@@ -78,9 +107,3 @@ def test_nothing_of_our_own_environment_is_in_a_plan(monkeypatch: pytest.MonkeyP
     assert {"HF_TOKEN", "PATH"} <= set(plan.inherit)
     assert not {"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"} & set(plan.inherit)
     assert os.environ["OMP_NUM_THREADS"] == "3"
-
-
-def test_effective_names_are_those_that_the_server_reports() -> None:
-    names = effective_names(SETTINGS, "0.5.23")
-    assert names["ngram_match_depth"] == "speculative_ngram_max_trie_depth"
-    assert "NCCL_PROTO" not in names

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -128,13 +129,22 @@ def test_reaper_ends_what_a_killed_guard_leaves(sweep: str, tmp_path: Path) -> N
     server = LocalHost().start(tree_command("setsid", sweep, log_path))
     wait_ready(log_path)
     os.kill(guard_pid(server.pid), signal.SIGKILL)
-    wait_until(lambda: server.poll() is not None, "notice of the lost guard")
-    assert guard.LOG_PREFIX + "lost" in server.log_tail(1)[0]
     # The root goes with its guard, the detached one does not.
     wait_until(lambda: len(find_tagged(sweep)) == 1, "the end of the root")
     assert reap(sweep, "another trial") == 0
     assert reap(sweep, "t1") == 1
     assert server.stop() == StopReport(-signal.SIGKILL, 0, 0)
+
+
+def test_who_looks_at_a_server_without_a_guard_ends_the_rest(sweep: str, tmp_path: Path) -> None:
+    log_path = tmp_path / "log"
+    server = LocalHost().start(tree_command("setsid", sweep, log_path))
+    wait_ready(log_path)
+    os.kill(guard_pid(server.pid), signal.SIGKILL)
+    wait_until(lambda: server.poll() is not None, "notice of the lost guard")
+    assert guard.LOG_PREFIX + "lost" in server.log_tail(1)[0]
+    wait_until(lambda: not find_tagged(sweep), "the end of the detached one")
+    assert server.stop().killed >= 1
 
 
 def _start_leaver(sweep: str, log_path: Path, grace_s: float) -> GuardedProcess:
@@ -211,7 +221,8 @@ def test_the_owners_pipes_reach_its_guard_only(sweep: str, tmp_path: Path) -> No
     before = _pipes("self")
     servers = []
     for name in ("a", "b"):
-        servers.append(LocalHost().start(tree_command("setsid", sweep, tmp_path / name)))
+        command = replace(tree_command("setsid", sweep, tmp_path / name), trial=name)
+        servers.append(LocalHost().start(command))
         wait_ready(tmp_path / name)
     try:
         ours = _pipes("self") - before
@@ -225,7 +236,6 @@ def test_the_owners_pipes_reach_its_guard_only(sweep: str, tmp_path: Path) -> No
         wait_until(lambda: servers[0].poll() is not None, "end of file on the events")
         assert servers[1].poll() is None
     finally:
-        # By the guard first: by tag it would be both.
         assert servers[1].stop().clean
         assert servers[0].stop().clean
 

@@ -157,10 +157,12 @@ def test_trials_as_csv_has_a_column_for_each_axis(swept: Path) -> None:
 
 
 def test_a_sweep_without_a_valid_trial_exits_3(folder: Path) -> None:
-    (folder / "none.py").write_text(TINY.replace('"tp_size": 8', '"tp_size": 16'))
+    tight = '"tp_size": 8, "mem_fraction_static": 0.1'
+    (folder / "none.py").write_text(TINY.replace('"tp_size": 8', tight))
     done = _orchestrator("sweep", "none.py", "--driver", "serial", cwd=folder)
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "2 infeasible" in done.stdout
+    assert "ended early: 1 infeasible" in done.stdout
+    assert "the baseline cannot run" in done.stdout
     nothing = _orchestrator("export", cwd=folder)
     assert nothing.returncode == 3
     assert "nothing to export" in nothing.stderr

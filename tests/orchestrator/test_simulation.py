@@ -31,6 +31,7 @@ SWEEP = Sweep(
     workload=Workload(max_tokens=512, measured_prompts=3, cold_prompts=1, measure_s=1e5),
     budget=Budget(trials=4, trial_s=1e6),
     hosts=[HOST],
+    sampler="tpe",
 )
 
 

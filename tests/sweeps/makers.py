@@ -25,6 +25,7 @@ SMALL = Sweep(
     ],
     workload=Workload(measured_prompts=4, cold_prompts=1, max_tokens=32),
     budget=Budget(trials=8),
+    sampler="tpe",
 )
 
 

@@ -10,8 +10,6 @@ import pytest
 from infra.sglang.control import (
     ControlError,
     ServerControl,
-    effective_settings,
-    lifetime_accept_length,
 )
 
 INFO: dict[str, object] = {"tp_size": 8, "nested": {}, "internal_states": [{}]}
@@ -93,9 +91,3 @@ def test_nobody_there_is_unhealthy_and_an_error(server: _Server) -> None:
     assert not control.is_healthy()
     with pytest.raises(ControlError, match="did not answer"):
         control.info()
-
-
-def test_only_plain_values_that_the_server_reports_are_effective() -> None:
-    names = {"tp_size": "tp_size", "depth": "speculative_ngram_max_trie_depth", "n": "nested"}
-    assert effective_settings(INFO, names) == {"tp_size": 8}
-    assert lifetime_accept_length({}) is None

@@ -70,3 +70,52 @@ def test_unset_and_legal_values_pass() -> None:
     }
     for version in ("0.5.9", "0.5.23"):
         assert setting_problems(values, version) == []
+
+
+HELP = frozenset({
+    "--speculative-algorithm", "--speculative-ngram-max-trie-depth", "--page-size",
+    "--cuda-graph-max-bs-decode", "--cuda-graph-max-bs-prefill", "--brand-new",
+})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "mend"),
+    [
+        ("speculative_ngram_max_match_window_size", "`speculative_ngram_max_trie_depth`"),
+        ("speculative_ngram_max_match_window_size", "`ngram_match_depth`"),
+        ("speculative_ngram_branch_length", "`speculative_ngram_max_trie_depth`"),
+        ("cuda_graph_max_bs", "`cuda_graph_max_bs_decode`"),
+        ("page_sice", "`page_size`"),
+        ("schedule_policy", "Take the axis out"),
+    ],
+)
+def test_what_the_hosts_own_help_does_not_name_is_refused_with_what_it_has(
+    name: str, mend: str
+) -> None:
+    (problem,) = setting_problems({name: (8,)}, "0.5.9", HELP)
+    assert problem.field == name
+    assert f"no --{name.replace('_', '-')}" in problem.why
+    assert mend in problem.mend
+
+
+def test_the_hosts_own_help_decides_whatever_the_table_says() -> None:
+    assert setting_problems({"speculative_ngram_max_trie_depth": (8,)}, "0.5.9", HELP) == []
+    assert setting_problems({"brand_new": ("any",)}, "0.5.9", HELP) == []
+    plain = frozenset(option.lstrip("-").replace("-", "_") for option in HELP)
+    assert setting_problems({"page_size": (8,)}, "0.5.9", plain) == []
+    (problem,) = setting_problems({"page_size": ("8",)}, "0.5.9", HELP)
+    assert "type int" in problem.why
+
+
+def test_a_neutral_name_is_refused_by_a_host_with_neither_spelling() -> None:
+    (problem,) = setting_problems({"ngram_match_depth": (8,)}, "0.5.9", HELP)
+    assert "speculative-ngram-max-match-window-size" in problem.why
+    assert setting_problems({"ngram_match_depth": (8,)}, "0.5.23", HELP) == []
+
+
+def test_choices_come_and_go_with_the_versions() -> None:
+    backend = FLAGS["attention_backend"]
+    assert "cutlass_mla" in backend.choices_in("0.5.19")
+    assert "cutlass_mla" not in backend.choices_in("0.5.20")
+    assert "fa4" not in backend.choices_in("0.5.2")
+    assert FLAGS["page_size"].choices_in("0.5.23") == ()

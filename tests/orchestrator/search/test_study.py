@@ -8,12 +8,16 @@ import pytest
 from optuna.trial import TrialState
 
 from orchestrator.job import Purpose
+from orchestrator.search.samplers import SAMPLER_MAKERS, SturdySampler, sampler_problems
 from orchestrator.search.seam import Proposal
-from orchestrator.search.study import CONSTRAINT, RETRY_CAP, SAMPLER_MAKERS, StudySearch
+from orchestrator.search.study import StudySearch
+from orchestrator.search.verdicts import CONSTRAINT
+from sweeps import Limit, Objective
+from sweeps.config import Config
 from sweeps.results import Outcome
-from sweeps.sweep import SAMPLERS, Sweep
+from sweeps.sweep import FACTORISED, SAMPLERS, Sweep
 from tests.orchestrator.search.ready import study_file
-from tests.sweeps.makers import SMALL, result
+from tests.sweeps.makers import SMALL, estimate, result
 
 
 def _search(folder: Path, sweep: Sweep = SMALL) -> StudySearch:
@@ -33,19 +37,21 @@ def _ask(search: StudySearch) -> Proposal:
 
 def _tell(search: StudySearch, proposal: Proposal, rate: float | None = 50.0,
           outcome: Outcome = Outcome.MEASURED) -> None:  # fmt: skip
-    search.tell(proposal, result(proposal.number, proposal.config, rate, outcome=outcome))
+    made = result(proposal.number, proposal.config, rate, outcome=outcome,
+                  purpose=proposal.purpose.value)  # fmt: skip
+    search.tell(proposal, made, retry=True)
 
 
 def test_the_space_files_know_exactly_the_samplers_that_exist() -> None:
-    assert set(SAMPLERS) == set(SAMPLER_MAKERS)
+    assert set(SAMPLERS) == {FACTORISED, *SAMPLER_MAKERS}
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", SAMPLER_MAKERS)
 def test_plain_comes_first_then_new_configurations_that_obey_the_rules(
     tmp_path: Path, sampler: str
 ) -> None:
     search = _search(tmp_path, replace(SMALL, sampler=sampler))
-    seen = []
+    seen: list[str] = []
     for _ in range(8):
         proposal = _ask(search)
         assert SMALL.space.strays(proposal.config) == []
@@ -94,15 +100,16 @@ def test_a_measured_outcome_without_a_rate_is_a_failure_not_a_zero(tmp_path: Pat
     assert [t.state for t in _study(tmp_path, search).trials] == [TrialState.FAIL]
 
 
-def test_faults_are_tried_again_with_a_cap(tmp_path: Path) -> None:
+def test_a_fault_is_tried_again_if_its_caller_says_so(tmp_path: Path) -> None:
     search = _search(tmp_path)
     first = _ask(search)
-    _tell(search, first, outcome=Outcome.FAILED)
-    for _ in range(RETRY_CAP):
-        again = _ask(search)
-        assert again.config == first.config
-        assert again.purpose is Purpose.BASELINE
-        _tell(search, again, outcome=Outcome.FAILED)
+    _tell(search, first, None, Outcome.FAILED)
+    again = _ask(search)
+    assert again.config == first.config
+    assert again.purpose is first.purpose
+    assert again.number == first.number + 1
+    failed = result(again.number, again.config, None, outcome=Outcome.FAILED)
+    search.tell(again, failed, retry=False)
     assert _ask(search).config != first.config
 
 
@@ -174,3 +181,74 @@ def test_the_file_keeps_every_proposal_with_its_parameters(tmp_path: Path) -> No
     trials = _study(tmp_path, search).trials
     assert [t.params for t in trials] == [dict(p.config) for p in proposals]
     assert [t.user_attrs["number"] for t in trials] == [0, 1, 2, 3, 4]
+
+
+def test_a_sampler_that_fails_is_replaced_by_draws(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(optuna.samplers.RandomSampler):
+        def sample_independent(self, *_: object) -> object:
+            raise ValueError("singular matrix")
+
+    sampler = SturdySampler(Broken(), seed=1)
+    study = optuna.create_study(sampler=sampler)
+    drawn = {study.ask().suggest_int("n", 1, 4) for _ in range(40)}
+    assert drawn == {1, 2, 3, 4}
+    assert sampler.failures == 40
+    assert [r.message for r in caplog.records if "Broken failed" in r.message] != []
+    assert sum("Broken failed" in r.message for r in caplog.records) == 1
+
+
+def test_a_sampler_without_its_package_is_refused() -> None:
+    (problem,) = sampler_problems("gp")
+    assert "torch" in problem.why
+    assert sampler_problems("tpe") == []
+
+
+class _Half:
+    """Knows that the protocol does not matter, and that wide drafts must not be started."""
+
+    def canonical(self, config: Config) -> Config:
+        return Config.of({**config, "NCCL_PROTO": None})
+
+    def refusal(self, config: Config) -> str:
+        wide = config.get("speculative_num_draft_tokens", 0)
+        return "too wide" if isinstance(wide, int) and wide > 4 else ""
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "grid"])
+def test_what_acts_alike_is_tried_once_and_what_is_refused_never(
+    tmp_path: Path, sampler: str
+) -> None:
+    sweep = replace(SMALL, sampler=sampler)
+    search = StudySearch(sweep, study_file(tmp_path), "s", guide=_Half())
+    seen = []
+    while (proposal := search.ask()) is not None:
+        seen.append(proposal.config)
+        _tell(search, proposal, rate=50.0 + len(seen))
+    assert all(config.get("NCCL_PROTO") is None for config in seen)
+    assert {config.get("speculative_num_draft_tokens") for config in seen} == {None, 2, 3, 4}
+    assert len({config.variant for config in seen}) == len(seen) == 1 + 2 + 3 + 4
+
+
+def test_a_limit_that_is_broken_is_a_violated_constraint(tmp_path: Path) -> None:
+    goal = Objective(limits=[Limit("decode_tok_s", least=60.0)])
+    search = _search(tmp_path, replace(SMALL, objective=goal))
+    _tell(search, _ask(search), rate=50.0)
+    _tell(search, _ask(search), rate=70.0)
+    constraints = [t.constraints[CONSTRAINT] > 0 for t in _study(tmp_path, search).trials]
+    assert constraints == [True, False]
+
+
+def test_several_objectives_are_told_together(tmp_path: Path) -> None:
+    goal = Objective("decode_tok_s", also=("tpot_ms",))
+    search = _search(tmp_path, replace(SMALL, objective=goal, sampler="nsga2"))
+    proposal = _ask(search)
+    made = result(proposal.number, proposal.config, 50.0)
+    both = {**made.estimates, "tpot_ms": estimate(20.0)}
+    search.tell(proposal, replace(made, estimates=both), retry=False)
+    half = _ask(search)
+    _tell(search, half, rate=60.0)
+    first, second = _study(tmp_path, search).trials
+    assert first.values == [50.0, 20.0]
+    assert second.state is TrialState.FAIL

@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.tracking.mlflow_writer import MlflowWriter, sqlite_uri
 from orchestrator.tracking.seam import SweepCard, TrialCard
+from orchestrator.tracking.writer_loop import Backoff
 from sweeps.config import Config
 from sweeps.results import Estimate, Outcome, Phase, TrialResult
 from sweeps.values import Value
@@ -51,9 +52,19 @@ def new_store(folder: Path) -> str:
     return sqlite_uri(path)
 
 
-def writer(uri: str, folder: Path) -> MlflowWriter:
+FAST = Backoff(first_s=0.01, longest_s=0.05)
+
+
+def writer(uri: str, folder: Path, outbox_path: Path | None = None) -> MlflowWriter:
     """Return a writer that retries fast."""
-    return MlflowWriter(uri, folder / "artifacts", EXPERIMENT, backoff_s=(0.01, 0.01), linger_s=0.1)
+    return MlflowWriter(
+        uri,
+        folder / "artifacts",
+        EXPERIMENT,
+        outbox_path=outbox_path,
+        backoff=FAST,
+        linger_s=0.1,
+    )
 
 
 def runs(uri: str, kind: str = "trial") -> list[Any]:

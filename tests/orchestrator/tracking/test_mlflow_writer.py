@@ -1,6 +1,7 @@
 """What the MLflow writer leaves in a real store, read back with MLflow's own client."""
 
 import contextlib
+import hashlib
 import logging
 import math
 import sqlite3
@@ -12,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.tracking.events import TrialStarted
 from orchestrator.tracking.mlflow_writer import MlflowWriter, sqlite_uri
-from orchestrator.tracking.outbox import TrialEnded, TrialStarted
 from orchestrator.tracking.seam import Sample
 from sweeps.results import Outcome, TrialResult
 from tests.orchestrator.tracking import stores
@@ -191,18 +192,29 @@ def test_only_finite_numbers_are_sent(uri: str, writer: MlflowWriter, tmp_path: 
         "gpu_hours": 0.25,
         "phase_s.cold_pass": 12.5,
     }
+    tags = _only_run(uri).data.tags
+    assert (
+        tags["not_finite"] == "bound=inf, decode_tok_s_high=inf, decode_tok_s_low=nan, tpot_s=nan"
+    )
+    assert tags["not_finite_so_far"] == (
+        "tok_s_so_far=inf, tok_s_so_far_high=nan, tok_s_so_far_low=-inf"
+    )
 
 
 @pytest.mark.slow
-def test_long_texts_are_cut_to_what_mlflow_takes(
+def test_long_texts_become_files_with_a_short_form(
     uri: str, writer: MlflowWriter, tmp_path: Path
 ) -> None:
     long = "ä" * 20_000
     _finish(writer, stores.result(1, effective={"token_map": long}, reason=long), tmp_path)
     data = _only_run(uri).data
     for text in (data.params["effective.token_map"], data.tags["reason"]):
-        assert 1000 < len(text) < len(long)
-        assert text == long[: len(text) - 1] + "…"
+        assert text.startswith(long[:100])
+        assert hashlib.sha256(long.encode()).hexdigest()[:12] in text
+    kept = stores.client(uri).download_artifacts(
+        _only_run(uri).info.run_id, "values/effective.token_map.txt", str(tmp_path)
+    )
+    assert Path(kept).read_text() == long
 
 
 @pytest.mark.slow
@@ -346,11 +358,8 @@ def test_a_lost_store_keeps_what_is_not_written(tmp_path: Path) -> None:
     writer = stores.writer(sqlite_uri(tmp_path / "file" / "mlflow.db"), tmp_path)
     writer.trial_ended(stores.result(1), tmp_path)
     assert not writer.close(CLOSE_S)
-    (lost,) = writer.unwritten
-    assert isinstance(lost, TrialEnded)
-    assert lost.result.trial == "t1"
-    # Three tries, and a last one at the end.
-    assert writer.failures == 4
+    # The result and the files of the trial.
+    assert writer.waiting == 2
 
 
 @pytest.mark.slow
@@ -362,6 +371,7 @@ def test_a_store_that_comes_back_gets_all(tmp_path: Path) -> None:
     writer.trial_started(stores.card(1))
     writer.trial_ended(stores.result(1), tmp_path)
     _wait_for_failures(writer, 9)
+    assert writer.refused == 0
     blocker.unlink()
     blocker.mkdir()
     uri = stores.new_store(blocker)
@@ -376,7 +386,7 @@ def _wait_for_failures(writer: MlflowWriter, count: int) -> None:
     deadline_s = time.monotonic() + CLOSE_S
     while writer.failures < count and time.monotonic() < deadline_s:
         time.sleep(0.05)
-    assert writer.failures == count
+    assert writer.failures >= count
 
 
 @pytest.mark.slow
@@ -385,7 +395,7 @@ def test_a_late_start_does_not_reopen_an_ended_trial(
 ) -> None:
     writer.trial_ended(stores.result(1), tmp_path)
     # As when the start could not be written before the end was.
-    writer._put(TrialStarted(stores.card(1), at_ms=1))
+    writer._put(TrialStarted(stores.card(1), at_ms=1), 1)
     assert writer.close(CLOSE_S)
     assert _only_run(uri).info.status == "FINISHED"
 

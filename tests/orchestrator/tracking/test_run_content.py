@@ -39,11 +39,6 @@ def test_every_outcome_has_a_status() -> None:
     assert run_content.RUN_STATUS.keys() == set(Outcome)
 
 
-@pytest.mark.parametrize(("name", "key"), [("a=b;c", "a_b_c"), ("p/q: r.s-t_1", "p/q: r.s-t_1")])
-def test_names_become_keys(name: str, key: str) -> None:
-    assert run_content.key(name) == key
-
-
 def test_a_result_names_the_card_of_its_trial() -> None:
     assert run_content.card_of(stores.result(5)) == stores.card(5)
 
@@ -53,3 +48,15 @@ def test_a_result_names_the_card_of_its_trial() -> None:
 )
 def test_the_start_of_a_trial_is_read(text: str, at_ms: int | None) -> None:
     assert run_content.started_ms(replace(stores.result(1), started_at=text)) == at_ms
+
+
+def test_a_command_line_is_one_text_that_a_shell_reads() -> None:
+    assert run_content.command(stores.result(1)) == {}
+    started = replace(stores.result(1), argv=("python", "-m", "sglang", "--name", "a b"))
+    assert run_content.command(started) == {"command": "python -m sglang --name 'a b'"}
+
+
+def test_numbers_that_are_none_are_named() -> None:
+    numbers = {"a": 1.0, "b": None, "c": float("nan"), "d": float("-inf")}
+    assert run_content.finite(numbers) == {"a": 1.0}
+    assert run_content.not_finite(numbers) == "c=nan, d=-inf"

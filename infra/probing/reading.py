@@ -1,0 +1,98 @@
+"""How a fact is read: each beside the others, with a deadline, and a failure is a note."""
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from infra.probing.facts import Note
+
+_T = TypeVar("_T")
+_LAST_WORDS_S = 5.0
+_MAX_WORDS = 200
+
+
+class ReadError(Exception):
+    """A fact cannot be read; the text says why."""
+
+
+class Readings:
+    """Facts that are being read, each by a thread of its own, and notes on those that failed."""
+
+    def __init__(self) -> None:
+        self.notes: list[Note] = []
+
+    def start(
+        self, fact: str, read: Callable[[], _T], fallback: _T, deadline_s: float
+    ) -> Callable[[], _T]:
+        """Start to read; what is returned waits, and gives the fallback where reading fails.
+
+        A read that is still at it after its deadline is left behind: no file system can be hurried.
+        """
+        future: Future[_T] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(read())
+            except BaseException as error:  # noqa: BLE001 - raised where the fact is asked for
+                future.set_exception(error)
+
+        threading.Thread(target=work, name=f"probe {fact}", daemon=True).start()
+
+        def collect() -> _T:
+            try:
+                return future.result(deadline_s)
+            except TimeoutError:
+                self.notes.append(Note(fact, f"no answer within {deadline_s:g} s"))
+            except (ReadError, OSError, ValueError) as error:
+                self.notes.append(Note(fact, str(error) or type(error).__name__))
+            return fallback
+
+        return collect
+
+    def start_many(
+        self, fact: str, read: Callable[[], tuple[_T, ...]], deadline_s: float
+    ) -> Callable[[], tuple[_T, ...]]:
+        """Start to read a number of things; none of them where reading fails."""
+        return self.start(fact, read, (), deadline_s)
+
+
+def ask(argv: Sequence[str], env: Mapping[str, str], deadline_s: float, cwd: Path) -> str:
+    """Run a program that answers and ends; return what it printed. Raises ReadError.
+
+    It gets a session of its own, and none of it outlives the deadline.
+    """
+    try:
+        process = subprocess.Popen(
+            argv, env=dict(env), cwd=cwd, text=True, errors="replace", start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+    except OSError as error:
+        raise ReadError(f"{argv[0]} cannot be run: {error.strerror}") from error
+    try:
+        printed, complained = process.communicate(timeout=deadline_s)
+    except subprocess.TimeoutExpired as error:
+        raise ReadError(f"no answer within {deadline_s:g} s") from error
+    finally:
+        _end(process)
+    if process.returncode != 0:
+        words = (complained.strip() or printed.strip()).splitlines()
+        reason = f": {words[-1][:_MAX_WORDS]}" if words else ""
+        raise ReadError(f"{Path(argv[0]).name} ended with {process.returncode}{reason}")
+    return printed
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Kill whatever is left of a session, and reap its first process."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_LAST_WORDS_S)
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()

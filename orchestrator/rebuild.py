@@ -1,0 +1,332 @@
+"""Makes the tracker's store, and the study, again from what the trials left on disk."""
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.explain import quality_of
+from orchestrator.files import read_json, write_json
+from orchestrator.job import Purpose
+from orchestrator.search.seam import Proposal
+from orchestrator.spool import SpooledTrial, read_spool
+from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
+from orchestrator.tracking import run_content
+from orchestrator.tracking.events import (
+    Event,
+    Progress,
+    SweepEnded,
+    SweepsDied,
+    SweepStarted,
+    TrialEnded,
+    TrialFiles,
+    TrialStarted,
+    card_from,
+)
+from orchestrator.tracking.mlflow_store import MlflowStore
+from orchestrator.tracking.mlflow_writer import CARD_FILE, mlflow_runs
+from orchestrator.tracking.outbox import MARK_SUFFIX, Outbox
+from orchestrator.tracking.seam import Sample, SweepCard, TrialCard
+from sweeps.config import Config
+from sweeps.metrics import metric_named
+from sweeps.problems import BadInputError, Problem, nearest
+from sweeps.results import Outcome, Phase, TrialResult
+from sweeps.sweep import Sweep
+
+_RUN_ID = re.compile(r"[0-9a-f]{32}")
+_SQLITE = "sqlite:///"
+_count = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What was made again."""
+
+    sweeps: tuple[str, ...]
+    trials: int
+    recovered: int
+    """Results that were found in a spool only, and are now files again."""
+    damaged: tuple[str, ...]
+    """Files with lines that do not hold what was written, and the numbers of the lines."""
+
+
+class ReplayableSearch(Protocol):
+    """A search that takes trials of the caller's choice, and their ends."""
+
+    @property
+    def proposed(self) -> int:
+        """Return how many proposals were made: the number of the next one."""
+        ...
+
+    def repeat(self, config: Config, purpose: Purpose) -> Proposal:
+        """Propose a given configuration."""
+        ...
+
+    def tell(self, proposal: Proposal, result: TrialResult, *, retry: bool) -> None:
+        """Take the outcome in."""
+        ...
+
+    def close(self) -> None:
+        """Wait until everything is in the file."""
+        ...
+
+
+def rebuild(
+    state: State, sweep_id: str | None = None, *, experiment: str, uri: str | None = None
+) -> Rebuilt:
+    """Write all that the tracker should hold of one sweep, or of all; twice is as once.
+
+    The folder's own store is made anew beside the old one, which it then replaces; to any other,
+    what is missing or wrong is added. The caller holds the folder's lock. Raises BadInputError for
+    a sweep that is not there, DiskError, and whatever the store raises.
+    """
+    if sweep_id is not None and not state.card(sweep_id):
+        mend = nearest(sweep_id, state.sweep_ids()) or "`orchestrator trials` lists them."
+        problem = Problem("--sweep", sweep_id, "there is no such sweep", mend)
+        raise BadInputError("The command line", [problem])
+    chosen = state.sweep_ids() if sweep_id is None else [sweep_id]
+    recovered = sum(len(recover(state, name)) for name in chosen)
+    if uri is None or uri == state.mlflow_uri:
+        path = Path(state.mlflow_uri.removeprefix(_SQLITE))
+        with _swapped(path, is_kept=sweep_id is not None) as beside:
+            _write(state, chosen, f"{_SQLITE}{beside}", experiment, is_cleared=True)
+            kept = _run_ids(state, f"{_SQLITE}{beside}", experiment)
+        _drop_files(state.artifact_root, kept)
+    else:
+        _write(state, chosen, uri, experiment, is_cleared=False)
+    for name in chosen:
+        state.outbox_path(name).unlink(missing_ok=True)
+    trials = sum(len(state.results(name)) for name in chosen)
+    damaged = tuple(line for name in chosen for line in _damage(state, name))
+    return Rebuilt(tuple(chosen), trials, recovered, damaged)
+
+
+def recover(state: State, sweep_id: str) -> list[TrialResult]:
+    """Write the results that only a spool holds, because a kill came before their files."""
+    results = state.results(sweep_id)
+    found = []
+    for result in results:
+        path = state.trial_folder(sweep_id, result.number) / RESULT_FILE
+        if read_json(path) is None:
+            report = quality_of(state, result, results)
+            if report is not None:
+                result = replace(result, quality=report.verdict, quality_note=report.reason)
+            write_json(path, result.as_data())
+            found.append(result)
+    return found
+
+
+def rebuild_study(
+    state: State,
+    sweeps: Mapping[str, Sweep],
+    open_search: Callable[[Sweep, Path, str], ReplayableSearch],
+) -> int:
+    """Make the file of all studies again from the results of these sweeps; return the trials.
+
+    The old file is kept beside it. Where a trial left nothing, a failure stands in for it, so that
+    the numbers stay; one that was killed counts as cancelled, and so as one to be tried again.
+    """
+    count = 0
+    with _swapped(state.study_path, is_kept=False) as beside:
+        for sweep_id, sweep in sweeps.items():
+            search = open_search(sweep, beside, sweep_id)
+            try:
+                for result in _numbered(state, sweep_id, sweep):
+                    proposal = search.repeat(result.config, Purpose(result.purpose))
+                    search.tell(proposal, result, retry=False)
+                    count += 1
+            finally:
+                search.close()
+    return count
+
+
+def events_of(state: State, sweep_id: str) -> Iterator[Event]:
+    """Return all that a tracker would have been told of a sweep, with the times of then."""
+    card = sweep_card(state, sweep_id)
+    results = state.results(sweep_id)
+    status = str(state.card(sweep_id).get("status", "running"))
+    last_ms = began_ms = _began_ms(state, sweep_id)
+    yield SweepStarted(card, began_ms)
+    for result in results:
+        folder = state.trial_folder(sweep_id, result.number)
+        started_ms = run_content.started_ms(result) or last_ms
+        ended_ms = started_ms + max(1, round(1000 * sum(result.phase_s.values())))
+        yield TrialStarted(run_content.card_of(result), started_ms)
+        if samples := _samples(folder):
+            yield Progress(result.trial, samples)
+        yield TrialEnded(result, folder, ended_ms)
+        yield TrialFiles(result.trial, sweep_id, folder)
+        last_ms = max(last_ms, ended_ms)
+    for folder in state.unended(sweep_id):
+        if trial := read_spool(folder / SPOOL_FILE).trial:
+            yield TrialStarted(_trial_card(sweep_id, trial), last_ms)
+            if samples := _samples(folder):
+                yield Progress(trial.trial, samples)
+            yield TrialFiles(trial.trial, sweep_id, folder)
+    if status != "running":
+        yield SweepEnded(sweep_id, status, last_ms + 1)
+    yield SweepsDied((sweep_id,), last_ms + 1)
+
+
+def sweep_card(state: State, sweep_id: str) -> SweepCard:
+    """Return the card that a sweep's tracker was given, as far as it is known."""
+    given = read_json(state.sweep_folder(sweep_id) / CARD_FILE)
+    if given is not None:
+        return card_from(given)
+    card = state.card(sweep_id)
+    objective = str(card.get("objective", "decode_tok_s"))
+    metric = metric_named(objective)
+    params = {"objective": objective, "space": str(card.get("key", ""))}
+    return SweepCard(
+        sweep_id, str(card.get("name", sweep_id)), card.get("emulated") is True, params,
+        {"space": str(card.get("key", ""))}, objective,
+        higher_is_better=metric is None or bool(metric.higher_is_better),
+    )  # fmt: skip
+
+
+def _write(
+    state: State, sweep_ids: list[str], uri: str, experiment: str, *, is_cleared: bool
+) -> None:
+    """Write the events of sweeps: first those that were never sent, then what they lack."""
+    runs = mlflow_runs(uri, state.artifact_root, experiment)
+    for sweep_id in sweep_ids:
+        is_told_already = not is_cleared or state.outbox_path(sweep_id).exists()
+        store = MlflowStore(runs, only_missing=is_told_already)
+        if is_cleared:
+            store.delete(sweep_id)
+        store.write(SweepStarted(sweep_card(state, sweep_id), _began_ms(state, sweep_id)))
+        for event in _unsent(state.outbox_path(sweep_id)):
+            store.write(event)
+        for event in events_of(state, sweep_id):
+            store.write(event)
+
+
+def _unsent(path: Path) -> Iterator[Event]:
+    """Read an outbox, of which nothing is marked as sent by that."""
+    if not path.exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for file in _outbox_files(path):
+            if file.exists():
+                shutil.copy(file, folder)
+        outbox = Outbox(Path(folder) / path.name)
+        outbox.close()
+        for entry in outbox.asides():
+            yield from entry.events
+        while (entry := outbox.take()) is not None:  # type: ignore[assignment] # None ends it
+            yield from entry.events
+            outbox.done(entry)
+        outbox.release()
+
+
+def _outbox_files(path: Path) -> tuple[Path, Path]:
+    return path, path.with_suffix(MARK_SUFFIX)
+
+
+@contextlib.contextmanager
+def _swapped(path: Path, *, is_kept: bool) -> Iterator[Path]:
+    """Give a SQLite file to fill, a copy or a new one, which replaces another if all goes well."""
+    # MLflow keeps a file open for as long as a process lives, so no two may have one name.
+    name = f".{path.name}.rebuilt-{os.getpid()}-{next(_count)}"
+    beside = path.absolute().with_name(name)
+    before = path.with_name(f"{path.name}.before-rebuild")
+    try:
+        if is_kept and path.exists():
+            _copy(path, beside)
+        yield beside
+        if path.exists():
+            path.replace(before)
+        beside.replace(path)
+    finally:
+        for left in (beside, Path(f"{beside}-journal"), Path(f"{beside}-wal")):
+            left.unlink(missing_ok=True)
+
+
+def _copy(path: Path, target: Path) -> None:
+    """Copy a SQLite file as it is at one moment; a broken one is left out."""
+    with contextlib.closing(sqlite3.connect(path)) as source:
+        try:
+            with contextlib.closing(sqlite3.connect(target)) as copy:
+                source.backup(copy)
+        except sqlite3.DatabaseError:
+            target.unlink(missing_ok=True)
+
+
+def _run_ids(state: State, uri: str, experiment: str) -> set[str]:
+    runs = mlflow_runs(uri, state.artifact_root, experiment)
+    return {run.info.run_id for run in runs.search("")}
+
+
+def _drop_files(artifact_root: Path, kept: set[str]) -> None:
+    """Remove the files of runs that are no more."""
+    for folder in artifact_root.glob("*/"):
+        if _RUN_ID.fullmatch(folder.name) and folder.name not in kept:
+            shutil.rmtree(folder)
+
+
+def _damage(state: State, sweep_id: str) -> Iterator[str]:
+    for path in sorted(state.sweep_folder(sweep_id).glob(f"trials/*/{SPOOL_FILE}")):
+        reading = read_spool(path)
+        if reading.bad_lines:
+            yield f"{path}: lines {', '.join(map(str, reading.bad_lines))}"
+
+
+def _numbered(state: State, sweep_id: str, sweep: Sweep) -> Iterator[TrialResult]:
+    """Return the ends of all trials by number, from 0, without a gap."""
+    known = {result.number: result for result in state.results(sweep_id)}
+    for folder in state.unended(sweep_id):
+        if trial := read_spool(folder / SPOOL_FILE).trial:
+            known[trial.number] = _interrupted(sweep_id, trial)
+    for number in range(max(known, default=-1) + 1):
+        yield known.get(number) or _lost(sweep_id, number, sweep.space.plain())
+
+
+def _interrupted(sweep_id: str, trial: SpooledTrial) -> TrialResult:
+    return TrialResult(
+        trial=trial.trial, sweep=sweep_id, number=trial.number, config=trial.config,
+        outcome=Outcome.CANCELLED, reason="its driver was killed", phase=Phase.ADMITTED,
+        emulated=trial.emulated, host=trial.host, engine_version="", gpu_hours=0.0, started_at="",
+        purpose=trial.purpose,
+    )  # fmt: skip
+
+
+def _lost(sweep_id: str, number: int, config: Config) -> TrialResult:
+    return TrialResult(
+        trial=f"{sweep_id}-{number:04d}", sweep=sweep_id, number=number, config=config,
+        outcome=Outcome.FAILED, reason="nothing is left of it", phase=Phase.ADMITTED,
+        emulated=False, host="", engine_version="", gpu_hours=0.0, started_at="",
+        purpose=Purpose.BASELINE.value,
+    )  # fmt: skip
+
+
+def _trial_card(sweep_id: str, trial: SpooledTrial) -> TrialCard:
+    return TrialCard(
+        trial.trial, sweep_id, trial.number, trial.config, trial.purpose, trial.emulated
+    )
+
+
+def _samples(folder: Path) -> dict[int, tuple[Sample, int]]:
+    """Return the series of a trial by whole second, as the tracker has it."""
+    found: dict[int, tuple[Sample, int]] = {}
+    for spooled in read_spool(folder / SPOOL_FILE).samples():
+        sample = Sample(
+            spooled.elapsed_s, spooled.tok_s, spooled.low, spooled.high, spooled.accept_length
+        )
+        found[int(spooled.elapsed_s)] = (sample, spooled.at_ms)
+    return found
+
+
+def _began_ms(state: State, sweep_id: str) -> int:
+    created = state.card(sweep_id).get("created_at")
+    try:
+        return int(datetime.fromisoformat(str(created)).timestamp() * 1000)
+    except ValueError:
+        return int(datetime(1970, 1, 2, tzinfo=UTC).timestamp() * 1000)

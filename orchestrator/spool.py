@@ -1,0 +1,132 @@
+"""What a trial's spool says when it is read back, as far as its file is whole."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.journal import Line, read_journal
+from sweeps.config import Config
+from sweeps.evidence import RequestEnd
+from sweeps.records import EndReason
+from sweeps.results import TrialResult
+from sweeps.values import Value
+
+TRIAL, REQUEST, SAMPLE, RESULT = "trial", "request", "sample", "result"
+"""Kinds of records: who is measured; a request; the rate so far; how it ended, the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledTrial:
+    """What is measured, as it was known when the trial began."""
+
+    trial: str
+    number: int
+    config: Config
+    purpose: str
+    host: str
+    emulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledSample:
+    """The rate of the measured pass so far, `elapsed_s` into the trial by the host's time."""
+
+    elapsed_s: float
+    at_ms: int
+    """Milliseconds since 1970."""
+    tok_s: float | None
+    low: float | None
+    high: float | None
+    accept_length: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolReading:
+    """The records of a spool in order, and what of the file is damaged."""
+
+    records: tuple[Line, ...]
+    bad_lines: tuple[int, ...]
+    is_torn: bool
+
+    def of_kind(self, kind: str) -> Iterator[Mapping[str, object]]:
+        """Return the records of a kind."""
+        return (line.data for line in self.records if line.data.get("kind") == kind)
+
+    def requests(self) -> tuple[RequestEnd, ...]:
+        """Return how the requests ended."""
+        return tuple(map(_request, self.of_kind(REQUEST)))
+
+    def samples(self) -> tuple[SpooledSample, ...]:
+        """Return the rate so far, as it was reported."""
+        return tuple(map(_sample, self.of_kind(SAMPLE)))
+
+    @property
+    def trial(self) -> SpooledTrial | None:
+        """Return who was measured; None where the spool does not say."""
+        return next(map(_trial, self.of_kind(TRIAL)), None)
+
+    @property
+    def result(self) -> TrialResult | None:
+        """Return how the trial ended; None where it was cut off before."""
+        ends = [data["result"] for data in self.of_kind(RESULT)]
+        return TrialResult.from_data(ends[-1]) if ends and isinstance(ends[-1], dict) else None
+
+
+def read_spool(path: Path) -> SpoolReading:
+    """Read a spool; one that is not there holds nothing. Raises BadInputError if it is newer."""
+    reading = read_journal(path)
+    return SpoolReading(reading.lines, reading.bad_lines, reading.is_torn)
+
+
+def trial_record(trial: SpooledTrial) -> dict[str, object]:
+    """Return what is appended as a trial begins, under the kind TRIAL."""
+    return {
+        "trial": trial.trial, "number": trial.number, "config": dict(trial.config),
+        "purpose": trial.purpose, "host": trial.host, "emulated": trial.emulated,
+    }  # fmt: skip
+
+
+def sample_record(sample: SpooledSample) -> dict[str, object]:
+    """Return what is appended while a trial is measured, under the kind SAMPLE."""
+    return {
+        "elapsed_s": sample.elapsed_s, "at_ms": sample.at_ms, "tok_s": sample.tok_s,
+        "low": sample.low, "high": sample.high, "accept_length": sample.accept_length,
+    }  # fmt: skip
+
+
+def result_record(result: TrialResult) -> dict[str, object]:
+    """Return what is appended as a trial ends, under the kind RESULT."""
+    return {"result": result.as_data()}
+
+
+def _request(data: Mapping[str, object]) -> RequestEnd:
+    return RequestEnd(
+        phase=str(data["phase"]),
+        end=EndReason(str(data["end"])),
+        output_tokens=_whole(data.get("output_tokens")),
+        detail=str(data.get("detail", "")),
+    )
+
+
+def _trial(data: Mapping[str, object]) -> SpooledTrial:
+    config: dict[str, Value] = data["config"]  # type: ignore[assignment] # from trial_record
+    return SpooledTrial(
+        str(data["trial"]), _whole(data["number"]), Config.of(config),
+        str(data["purpose"]), str(data["host"]), data["emulated"] is True,
+    )  # fmt: skip
+
+
+def _sample(data: Mapping[str, object]) -> SpooledSample:
+    return SpooledSample(
+        _number(data.get("elapsed_s")) or 0.0, _whole(data.get("at_ms")),
+        _number(data.get("tok_s")), _number(data.get("low")), _number(data.get("high")),
+        _number(data.get("accept_length")),
+    )  # fmt: skip
+
+
+def _whole(value: object) -> int:
+    return value if type(value) is int else 0
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,1 @@
+"""The planner of a sweep: which configuration next and why, as a function of what was measured."""

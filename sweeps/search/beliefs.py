@@ -1,0 +1,187 @@
+"""What is believed of every configuration of a pool: its rate, and what one start would teach."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.config import Config
+from sweeps.search.accepts import AcceptPrior
+from sweeps.search.cycles import CyclePrior
+from sweeps.search.encoding import Encoder
+from sweeps.search.equality import accepts_differ
+from sweeps.search.evidence import Evidence, Variant
+from sweeps.search.gaussian import Belief, Conditioned, Floats, condition
+from sweeps.search.pool import Pool
+from sweeps.search.roles import trait_of, width_of
+
+MOST_VARIANTS = 120
+"""That the models are fitted to: their cost grows with the third power."""
+MOST_UNPOOLED_DRAFTS, MOST_UNPOOLED_SERVINGS = 80, 40
+TRIAL_ACCEPT_VARIANCE, TRIAL_CYCLE_VARIANCE = 0.013**2, 0.009**2
+"""What the measuring of one trial leaves open, until trials have shown it."""
+
+
+SCALES = ((1.0, 0.0), (0.3, 0.5), (2.5, 1.0))
+"""Of the effects of settings that are not bold, and what speaks against each, in logarithms."""
+INERT_FRACTION = 0.05
+
+
+@dataclass(frozen=True)
+class Models:
+    """The two models of a sweep, fitted to its evidence."""
+
+    encoder: Encoder
+    cycle: Conditioned
+    accept: Conditioned
+    unpooled: bool
+
+    @classmethod
+    def fit(cls, encoder: Encoder, evidence: Evidence) -> "Models":
+        """Condition both on the pooled readings of variants."""
+        variants = _most_telling(list(evidence.variants.values()))
+        unpooled = accepts_differ(evidence)
+        drafted = [v for v in variants if v.accept is not None]
+        accept_points = encoder.accepts([v.config for v in drafted])
+        return cls(
+            encoder,
+            _fit_cycles(encoder, variants, inert_axes(encoder, evidence)),
+            condition(
+                AcceptPrior(encoder, unpooled), accept_points,
+                np.array([v.accept.value for v in drafted if v.accept]),
+                np.array([v.accept.variance for v in drafted if v.accept]),
+            ),
+            unpooled,
+        )  # fmt: skip
+
+    def joint(self, configs: Sequence[Config]) -> tuple[Floats, Floats]:
+        """Return expected log rates of configurations, and their covariance."""
+        cycle = self.cycle.at(self.encoder.cycles(configs))
+        accept = self.accept.at(self.encoder.accepts(configs))
+        return accept.mean - cycle.mean, accept.covariance + cycle.covariance
+
+    def over(self, pool: Pool) -> "Outlook":
+        """Evaluate a pool. Where accept lengths are not pooled it is made smaller."""
+        drafts, servings = list(pool.drafts), list(pool.servings)
+        if self.unpooled:
+            drafts = drafts[:MOST_UNPOOLED_DRAFTS]
+            servings = servings[:MOST_UNPOOLED_SERVINGS]
+        widths = [(self.encoder.algorithm_code(draft), width_of(draft)) for draft in drafts]
+        kinds = list(dict.fromkeys(widths))
+        place = {kind: at for at, kind in enumerate(kinds)}
+        kind_of = np.array([place[kind] for kind in widths])
+        by, n = np.arange(len(servings)), len(servings)
+        if self.unpooled:
+            accepts = [Config.of({**d, **s}) for d in drafts for s in servings]
+            accept_rows = np.arange(len(drafts))[:, None] * n + by[None, :]
+        else:
+            accepts = list(drafts)
+            accept_rows = np.repeat(np.arange(len(drafts))[:, None], n, axis=1)
+        return Outlook(
+            drafts, servings,
+            self.cycle.at(self.encoder.cycles_of_all(kinds, servings)),
+            self.accept.at(self.encoder.accepts(accepts)),
+            kind_of[:, None] * n + by[None, :], accept_rows,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Log rates of all pairs of a draft and a serving, as tables of drafts by servings."""
+
+    drafts: Sequence[Config]
+    servings: Sequence[Config]
+    _cycle: Belief
+    _accept: Belief
+    _cycle_rows: NDArray[np.intp]
+    _accept_rows: NDArray[np.intp]
+
+    @cached_property
+    def mean(self) -> Floats:
+        """Expected log rates."""
+        mean = self._accept.mean[self._accept_rows] - self._cycle.mean[self._cycle_rows]
+        return np.asarray(mean)
+
+    @cached_property
+    def variance(self) -> Floats:
+        """How sure that is."""
+        accept, cycle = self._accept.variance, self._cycle.variance
+        return np.asarray(accept[self._accept_rows] + cycle[self._cycle_rows])
+
+    def variance_to(self, at: tuple[int, int]) -> Floats:
+        """Return the variance of the difference to one of them."""
+        accept, cycle = self._with(at)
+        together = accept[self._accept_rows] + cycle[self._cycle_rows]
+        return np.asarray(np.maximum(self.variance + self.variance[at] - 2 * together, 0.0))
+
+    def lessons(self, at: tuple[int, int], launch_variance: float) -> Floats:
+        """Return how far one start of each would move its difference to one of them: a standard
+        deviation. Step time and accept length are learnt each by itself."""
+        accept_with, cycle_with = self._with(at)
+        parts = (
+            (self._accept.variance, accept_with, self._accept_rows, TRIAL_ACCEPT_VARIANCE),
+            (self._cycle.variance, cycle_with, self._cycle_rows,
+             launch_variance + TRIAL_CYCLE_VARIANCE),
+        )  # fmt: skip
+        total: Floats = np.zeros(self.mean.shape)
+        for own, shared, rows, noise in parts:
+            moved = (own - shared) ** 2 / (own + noise)
+            total = total + moved[rows]
+        return np.sqrt(total)
+
+    def _with(self, at: tuple[int, int]) -> tuple[Floats, Floats]:
+        accept = self._accept.covariance_with(int(self._accept_rows[at]))
+        return accept, self._cycle.covariance_with(int(self._cycle_rows[at]))
+
+
+def expected_gain(ahead: Floats, spread: Floats) -> Floats:
+    """Return what a choice between two gains in the mean if the one that is `ahead` on average
+    (negative: behind) turns out by a normal variable of that spread."""
+    from scipy.special import ndtr  # slow to import, and `check` needs none of it
+
+    safe = np.maximum(spread, 1e-9)
+    score = ahead / safe
+    density = np.exp(-0.5 * score**2) / math.sqrt(2 * math.pi)
+    return np.asarray(safe * density + ahead * ndtr(score))
+
+
+def inert_axes(encoder: Encoder, evidence: Evidence) -> frozenset[str]:
+    """Name the replacing settings under which plain decode was as fast as without."""
+    plain = encoder.space.plain()
+    at_default = next((v for v in evidence.variants.values() if v.config == plain), None)
+    found = set()
+    for variant in evidence.variants.values() if at_default else ():
+        changed = [n for n, v in variant.config.items() if plain.get(n) != v]
+        if at_default is None or len(changed) != 1 or not trait_of(changed[0]).replaces:
+            continue
+        if abs(variant.cycle.value - at_default.cycle.value) < INERT_FRACTION:
+            found.add(changed[0])
+    return frozenset(found)
+
+
+def _fit_cycles(
+    encoder: Encoder, variants: Sequence[Variant], inert: frozenset[str]
+) -> Conditioned:
+    """Fit step times, with the spread of small effects that explains them best."""
+    points = encoder.cycles([v.config for v in variants])
+    values = np.array([v.cycle.value for v in variants])
+    noise = np.array([v.cycle.variance for v in variants])
+    level = float(np.median(values)) if len(values) else 0.0
+    fits = []
+    for scale, doubt in SCALES:
+        prior = CyclePrior(encoder, level=level, scale=scale, inert=inert)
+        fits.append((condition(prior, points, values, noise), doubt))
+    return max(fits, key=lambda f: f[0].fit - f[1])[0]
+
+
+def _most_telling(variants: list[Variant]) -> list[Variant]:
+    """Keep plain decode, the fastest and the latest, where there are too many to fit."""
+    if len(variants) <= MOST_VARIANTS:
+        return variants
+    by_rate = sorted(variants, key=lambda v: v.starts[0].rate.value, reverse=True)
+    kept = by_rate[: MOST_VARIANTS // 2] + [v for v in variants if v.config.is_plain][:20]
+    latest = sorted(variants, key=lambda v: v.starts[-1].place)[-MOST_VARIANTS // 2 + 20 :]
+    return list({v.config: v for v in [*kept, *latest]}.values())

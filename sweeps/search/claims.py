@@ -1,0 +1,120 @@
+"""What a sweep may say in the end: the recommendation, its ties, and a gain that was not chosen."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sweeps.config import Config
+from sweeps.intervals import student_quantile
+from sweeps.search.evidence import LAUNCH_WEIGHT, Evidence, Start
+from sweeps.search.standings import Standings, changes
+from sweeps.search.steps import Purpose, Taste
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A rate over another, from starts made after the choice alone."""
+
+    over: Config
+    ratio: float
+    low: float
+    """The 95 % interval, over starts."""
+    high: float
+    starts: tuple[int, ...]
+    """Places in the history, of both sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How far the confirm stage is."""
+
+    choice: Config
+    beside: Config | None
+    since: int
+    """The place in the history from which starts count for the gain."""
+    open_: str
+    """What is still to be done, in words; empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The answer of a sweep so far."""
+
+    recommendation: Config
+    ties: tuple[Config, ...]
+    """What cannot be told apart from it, itself included."""
+    gain: Gain | None
+    """None before both sides were confirmed, and where the plain decode that it is over won."""
+    settled: bool
+    reason: str
+    """In words: why it is settled, or what is open."""
+
+
+def claim_of(
+    evidence: Evidence, standings: Standings, proof: Proof | None, plain: Config, taste: Taste
+) -> Claim:
+    """State what the evidence carries. Without a proof the leader is named, and nothing settled."""
+    if proof is None:
+        config = standings.configs[standings.leader]
+        reason = "nothing was confirmed on fresh starts yet"
+        return Claim(config, _ties(standings, config, taste), None, settled=False, reason=reason)
+    config, over = proof.choice, proof.beside
+    if over is not None and _is_preferred(standings, over, config, plain, taste):
+        config, over = over, None
+    ties = _ties(standings, config, taste)
+    gain = None if over is None else _gain(evidence, config, over, proof.since)
+    reason = proof.open_ or "fresh starts after the choice confirm it"
+    return Claim(config, ties, gain, settled=not proof.open_, reason=reason)
+
+
+def _is_preferred(
+    standings: Standings, over: Config, choice: Config, plain: Config, taste: Taste
+) -> bool:
+    """Tell whether what the gain was to be stated over won: it is ahead, or as good and simpler."""
+    at, other = standings.place(choice), standings.place(over)
+    if at is None or other is None:
+        return False
+    simpler = changes(over, plain) < changes(choice, plain)
+    return standings.ahead(at, other)[0] < taste.indifference_fraction * simpler
+
+
+def _ties(standings: Standings, config: Config, taste: Taste) -> tuple[Config, ...]:
+    """List what is within the indifference of a configuration, itself included."""
+    at = standings.place(config)
+    if at is None:
+        return (config,)
+    zone = taste.indifference_fraction
+    return tuple(
+        other
+        for place, other in enumerate(standings.configs)
+        if abs(standings.ahead(at, place)[0]) <= zone
+    )
+
+
+def _gain(evidence: Evidence, config: Config, over: Config, since: int) -> Gain | None:
+    ours, theirs = (_confirmed(evidence, c, since) for c in (config, over))
+    if not ours or not theirs:
+        return None
+    ratio = _mean(ours) - _mean(theirs)
+    variance = _variance(ours) / len(ours) + _variance(theirs) / len(theirs)
+    variance += evidence.launch_variance * (1 / len(ours) + 1 / len(theirs))
+    degrees = LAUNCH_WEIGHT + len(ours) + len(theirs) - 2
+    half = student_quantile(0.975, degrees) * math.sqrt(variance)
+    places = tuple(sorted(start.place for start in [*ours, *theirs]))
+    return Gain(over, math.exp(ratio), math.exp(ratio - half), math.exp(ratio + half), places)
+
+
+def _confirmed(evidence: Evidence, config: Config, since: int) -> Sequence[Start]:
+    """Return the starts of a configuration that were made to prove it, after it was chosen."""
+    variant = evidence.variants.get(config)
+    starts = variant.starts if variant else ()
+    return [s for s in starts if s.purpose == Purpose.CONFIRM and s.may_lead and s.place >= since]
+
+
+def _mean(starts: Sequence[Start]) -> float:
+    return sum(start.rate.value for start in starts) / len(starts)
+
+
+def _variance(starts: Sequence[Start]) -> float:
+    """Return the mean variance of the measuring of one start."""
+    return sum(start.rate.variance for start in starts) / len(starts)

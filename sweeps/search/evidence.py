@@ -1,0 +1,191 @@
+"""What finished trials say of step time and accept length, start by start and variant by variant.
+
+Variants that act alike share their evidence. All values are logarithms.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sweeps.config import Config
+from sweeps.results import Estimate, Outcome, TrialResult
+from sweeps.search.roles import width_of
+from sweeps.search.steps import Purpose
+
+LAUNCH_SPREAD, LAUNCH_WEIGHT = 0.015, 8
+"""Spread between starts of one variant, and how many starts that assumption is worth."""
+LEAST_SPREAD, UNKNOWN_SPREAD = 0.002, 0.05
+_Z = 1.96
+CUT = (Outcome.FAILED, Outcome.CANCELLED)
+"""Ends that say nothing of a configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A measured logarithm, and the variance of its measuring; that of the start comes on top."""
+
+    value: float
+    variance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a server, as far as it was measured."""
+
+    place: int
+    """In the history: what came before a choice is no proof of it."""
+    config: Config
+    """In canonical form."""
+    purpose: str
+    rate: Reading
+    cycle: Reading
+    accept: Reading | None
+    """None for plain decode, which accepts one token."""
+    may_lead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """All starts of a configuration; readings are pooled over them."""
+
+    config: Config
+    starts: tuple[Start, ...]
+    cycle: Reading
+    """Its variance includes that of the starts."""
+    accept: Reading | None
+
+    @property
+    def may_lead(self) -> bool:
+        """Tell whether any start ran its course."""
+        return any(start.may_lead for start in self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a history says."""
+
+    starts: tuple[Start, ...]
+    variants: Mapping[Config, Variant]
+    launch_variance: float
+    """Of the step time, between starts of one variant."""
+    bad: tuple[Config, ...]
+    """Configurations that cannot run, or whose text is broken, as they were asked for."""
+    spent: frozenset[Config]
+    """Canonical forms that need not be tried again."""
+    gpu_hours: float
+    """Of a trial, on average."""
+
+
+def gather(
+    history: Sequence[TrialResult], canonical: Callable[[Config], Config], metric: str,
+    *, higher_is_better: bool = True,
+) -> Evidence:  # fmt: skip
+    """Read a history. Faults and cancelled trials say nothing; a metric that is better low counts
+    by its inverse."""
+    known = [r for r in history if r.outcome not in CUT]
+    bad = tuple(r.config for r in known if _is_bad(r))
+    starts = tuple(_starts(history, canonical, metric, 1 if higher_is_better else -1))
+    variance = _launch_variance(starts)
+    groups: dict[Config, list[Start]] = {}
+    for start in starts:
+        groups.setdefault(start.config, []).append(start)
+    variants = {config: _pooled(config, group, variance) for config, group in groups.items()}
+    hours = [r.gpu_hours for r in known if r.gpu_hours > 0]
+    return Evidence(
+        starts, variants, variance, bad, frozenset(canonical(r.config) for r in known),
+        sum(hours) / len(hours) if hours else 1.0,
+    )  # fmt: skip
+
+
+def purposes(history: Iterable[TrialResult], purpose: Purpose) -> int:
+    """Count the trials of a purpose that were not cut off by a fault."""
+    return sum(1 for r in history if r.purpose == purpose and r.outcome not in CUT)
+
+
+def read_log(estimate: Estimate | None) -> Reading | None:
+    """Return the logarithm of a positive estimate; None where there is none."""
+    if estimate is None or estimate.value <= 0:
+        return None
+    spread = UNKNOWN_SPREAD
+    if estimate.low is not None and estimate.high is not None:
+        spread = (estimate.high - estimate.low) / (2 * _Z * estimate.value)
+    return Reading(math.log(estimate.value), max(spread, LEAST_SPREAD) ** 2)
+
+
+def mean_of(readings: Sequence[Reading], more: float = 0.0) -> Reading:
+    """Pool readings by their precision; `more` is variance that each has of its own."""
+    weights = [1 / (reading.variance + more) for reading in readings]
+    total = sum(weights)
+    value = sum(w * r.value for w, r in zip(weights, readings, strict=True)) / total
+    return Reading(value, 1 / total)
+
+
+def _is_bad(result: TrialResult) -> bool:
+    refused = result.outcome in (Outcome.INFEASIBLE, Outcome.HUNG)
+    return refused or (result.outcome.has_rate and not result.quality.recommendable)
+
+
+def _starts(
+    history: Sequence[TrialResult], canonical: Callable[[Config], Config], metric: str, sign: int
+) -> Iterable[Start]:
+    for place, result in enumerate(history):
+        if result.outcome in CUT or _is_bad(result):
+            continue
+        found = _factors(result, metric, sign)
+        if found is not None:
+            rate, cycle, accept = found
+            config = canonical(result.config)
+            lead = result.may_lead and metric in result.estimates
+            yield Start(place, config, result.purpose, rate, cycle, accept, lead)
+
+
+def _factors(
+    result: TrialResult, metric: str, sign: int
+) -> tuple[Reading, Reading, Reading | None] | None:
+    """Take a rate apart into the time of a step and the accept length, where that can be done."""
+    rate = read_log(result.estimates.get(metric))
+    if metric != "decode_tok_s":
+        if rate is None:
+            return None
+        rate = Reading(sign * rate.value, rate.variance)
+        return rate, Reading(-rate.value, rate.variance), None
+    steps = read_log(result.estimates.get("steps_per_s"))
+    accept = read_log(result.estimates.get("accept_length"))
+    if result.config.is_plain or width_of(result.config) == 1:
+        steps = steps or rate
+        if steps is None:
+            return None
+        return rate or steps, Reading(-steps.value, steps.variance), None
+    if steps is None and rate is not None and accept is not None:
+        steps = Reading(rate.value - accept.value, rate.variance + accept.variance)
+    if accept is None and rate is not None and steps is not None:
+        accept = Reading(rate.value - steps.value, rate.variance + steps.variance)
+    if steps is None or accept is None:
+        return None
+    product = Reading(steps.value + accept.value, steps.variance + accept.variance)
+    return rate or product, Reading(-steps.value, steps.variance), accept
+
+
+def _pooled(config: Config, group: Sequence[Start], launch_variance: float) -> Variant:
+    accepts = [start.accept for start in group if start.accept is not None]
+    return Variant(
+        config,
+        tuple(group),
+        mean_of([start.cycle for start in group], launch_variance),
+        mean_of(accepts) if accepts else None,
+    )
+
+
+def _launch_variance(starts: Sequence[Start]) -> float:
+    """Estimate the variance between starts from repeats, shrunk towards what is usual."""
+    groups: dict[Config, list[Reading]] = {}
+    for start in starts:
+        groups.setdefault(start.config, []).append(start.cycle)
+    squares, degrees = 0.0, 0
+    for group in groups.values():
+        mean = sum(r.value for r in group) / len(group)
+        measuring = sum(r.variance for r in group) / len(group)
+        squares += sum((r.value - mean) ** 2 for r in group) - (len(group) - 1) * measuring
+        degrees += len(group) - 1
+    pooled = (LAUNCH_WEIGHT * LAUNCH_SPREAD**2 + squares) / (LAUNCH_WEIGHT + degrees)
+    return max(pooled, (LAUNCH_SPREAD / 3) ** 2)

@@ -1,0 +1,248 @@
+"""MLflow and the study, made again from what lies on disk, are what they were."""
+
+import secrets
+import shutil
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from orchestrator.files import Spool, write_json
+from orchestrator.rebuild import Rebuilt, events_of, rebuild, rebuild_study, recover
+from orchestrator.search.study import StudySearch
+from orchestrator.spool import (
+    RESULT,
+    SAMPLE,
+    TRIAL,
+    SpooledSample,
+    SpooledTrial,
+    result_record,
+    sample_record,
+    trial_record,
+)
+from orchestrator.state import State
+from orchestrator.tracking.events import SweepEnded, TrialEnded
+from orchestrator.tracking.mlflow_store import DIED
+from orchestrator.tracking.mlflow_writer import MlflowWriter
+from orchestrator.tracking.run_content import card_of
+from orchestrator.tracking.seam import Sample, SweepCard
+from sweeps.problems import BadInputError
+from sweeps.results import Outcome, TrialResult
+from tests.orchestrator.search.ready import study_file
+from tests.orchestrator.tracking import stores
+from tests.sweeps.makers import SMALL, ngram, plain, result
+
+CLOSE_S = 60.0
+BEGAN_MS = 1_767_323_045_000
+ENDS = [
+    result(0, plain(), 20.0),
+    result(1, ngram(4), 50.0),
+    result(2, ngram(3), outcome=Outcome.INFEASIBLE),
+]
+
+
+def _end(end: TrialResult, sweep: str) -> TrialResult:
+    return replace(
+        end, sweep=sweep, trial=f"{sweep}-{end.number:04d}", phase_s={"measuring": 60.0},
+        started_at="2026-01-02T03:04:05+00:00", argv=("python", "-m", "x"),
+    )  # fmt: skip
+
+
+def _spool(state: State, end: TrialResult, *, ended: bool = True) -> None:
+    spool = Spool(state.trial_folder(end.sweep, end.number) / "spool.jsonl")
+    trial = SpooledTrial(end.trial, end.number, end.config, end.purpose, end.host, end.emulated)
+    spool.append(TRIAL, trial_record(trial))
+    for second in range(5):
+        at_ms = BEGAN_MS + second
+        sample = SpooledSample(float(second), at_ms, 10.0 + second, None, None, 2.0)
+        spool.append(SAMPLE, sample_record(sample))
+    if ended:
+        spool.append(RESULT, result_record(end))
+    spool.close()
+
+
+def _tracked(state: State, sweep: str, writer: MlflowWriter) -> list[TrialResult]:
+    """Leave a sweep on disk, and tell a writer of it as it would have been told."""
+    state.write_card(
+        sweep, {"name": "small", "created_at": "2026-01-02T03:04:05+00:00", "status": "finished"}
+    )
+    writer.sweep_started(SweepCard(sweep, "small", emulated=True, params={"seed": "7"}))
+    ends = [_end(end, sweep) for end in ENDS]
+    for end in ends:
+        _spool(state, end)
+        folder = state.trial_folder(sweep, end.number)
+        write_json(folder / "result.json", end.as_data())
+        writer.trial_started(card_of(end))
+        for second in range(5):
+            sample = Sample(float(second), 10.0 + second, accept_length=2.0)
+            writer.progress(end.trial, sample)
+        writer.trial_ended(end, folder)
+    writer.sweep_ended("finished")
+    return ends
+
+
+def _seen(uri: str) -> dict[str, Any]:
+    """Return all that a store says of each sweep and trial, but for times and ids."""
+    path = Path(uri.removeprefix("sqlite:///"))
+    copy = path.with_name(f"seen-{secrets.token_hex(4)}.db")
+    shutil.copy(path, copy)  # MLflow would keep looking into a file that was replaced
+    uri = f"sqlite:///{copy}"
+    reader = stores.client(uri)
+    seen = {}
+    for run in [*stores.runs(uri, "sweep"), *stores.runs(uri)]:
+        name = run.data.tags.get("trial", run.data.tags["sweep"])
+        assert name not in seen, "one run each"
+        tags = {n: t for n, t in run.data.tags.items() if not n.startswith("mlflow.")}
+        history = reader.get_metric_history(run.info.run_id, "tok_s_so_far")
+        series = sorted((point.step, point.value) for point in history)
+        files = sorted(file.path for file in reader.list_artifacts(run.info.run_id))
+        told = (run.info.run_name, run.info.status, run.data.params, run.data.metrics, tags)
+        seen[name] = (*told, series, files)
+    return seen
+
+
+def _writer(state: State, uri: str, sweep: str) -> MlflowWriter:
+    return MlflowWriter(
+        uri, state.artifact_root, stores.EXPERIMENT, outbox_path=state.outbox_path(sweep),
+        backoff=stores.FAST, linger_s=0.1,
+    )  # fmt: skip
+
+
+def _rebuild(state: State, sweep: str | None = None, uri: str | None = None) -> Rebuilt:
+    return rebuild(state, sweep, experiment=stores.EXPERIMENT, uri=uri)
+
+
+@pytest.mark.slow
+def test_a_lost_store_is_made_again_value_by_value_and_twice_is_as_once(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    uri = stores.new_store(tmp_path)
+    assert uri == state.mlflow_uri
+    for sweep in ("s1", "s2"):
+        writer = _writer(state, uri, sweep)
+        _tracked(state, sweep, writer)
+        assert writer.close(CLOSE_S)
+    before = _seen(uri)
+    assert len(before) == 8
+    shutil.rmtree(state.artifact_root)
+    (tmp_path / "mlflow.db").write_bytes(b"not a database any more")
+    rebuilt = _rebuild(state)
+    assert (rebuilt.sweeps, rebuilt.trials, rebuilt.damaged) == (("s1", "s2"), 6, ())
+    assert _seen(uri) == before
+    # One sweep alone, into a copy: the other one stays.
+    assert _rebuild(state, "s2").sweeps == ("s2",)
+    assert _seen(uri) == before
+    folders = [path.name for path in state.artifact_root.glob("*/")]
+    assert len(folders) == 6
+    assert not list(tmp_path.glob(".mlflow.db*"))
+
+
+@pytest.mark.slow
+def test_a_store_elsewhere_gets_what_it_lacks_and_nothing_twice(tmp_path: Path) -> None:
+    """As a server: written to in place. A sweep whose driver was killed is closed."""
+    state = State(tmp_path / "state")
+    state.root.mkdir()
+    away = _writer(state, "http://127.0.0.1:9", "s1")
+    _tracked(state, "s1", away)
+    _spool(state, _end(result(3, ngram(5)), "s1"), ended=False)
+    assert not away.close(CLOSE_S)
+    assert state.outbox_path("s1").exists()
+    uri = stores.new_store(tmp_path)
+    _rebuild(state, uri=uri)
+    seen = _seen(uri)
+    assert seen.keys() == {"s1", *(f"s1-000{n}" for n in range(4))}
+    assert seen["s1-0001"][3]["decode_tok_s"] == 50.0
+    assert seen["s1-0001"][5] == [(second, 10.0 + second) for second in range(5)]
+    assert seen["s1-0003"][1] == "KILLED"
+    assert seen["s1-0003"][4]["reason"] == DIED
+    assert seen["s1"][1] == "FINISHED"
+    assert seen["s1"][2] == {"seed": "7"}
+    assert not state.outbox_path("s1").exists()
+    _rebuild(state, uri=uri)
+    assert _seen(uri) == seen
+
+
+def test_a_failed_rebuild_leaves_the_old_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = State(tmp_path)
+    state.write_card("s1", {"name": "small"})
+    (tmp_path / "mlflow.db").write_bytes(b"old")
+
+    def fail(*args: object, **options: object) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr("orchestrator.rebuild._write", fail)
+    with pytest.raises(OSError, match="no space"):
+        _rebuild(state)
+    assert (tmp_path / "mlflow.db").read_bytes() == b"old"
+    assert not list(tmp_path.glob("*rebuilt*"))
+
+
+def test_a_sweep_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+    State(tmp_path).write_card("ngram-1", {"name": "ngram"})
+    with pytest.raises(BadInputError, match=r"Did you mean `ngram-1`\?"):
+        _rebuild(State(tmp_path), "ngram-2")
+
+
+def test_results_that_only_spools_hold_become_files(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    state.write_card("s1", {"name": "small"})
+    ends = [_end(end, "s1") for end in ENDS]
+    for end in ends:
+        _spool(state, end)
+    write_json(state.trial_folder("s1", 0) / "result.json", ends[0].as_data())
+    assert [found.number for found in recover(state, "s1")] == [1, 2]
+    assert recover(state, "s1") == []
+    for end in ends:
+        (state.trial_folder("s1", end.number) / "spool.jsonl").unlink()
+    assert state.results("s1") == ends
+
+
+def test_damaged_lines_are_reported_and_the_rest_counts(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    state.write_card("s1", {"name": "small"})
+    _spool(state, _end(ENDS[1], "s1"))
+    path = state.trial_folder("s1", 1) / "spool.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"tok_s": 12.0', b'"tok_s": 13.0'))
+    events = list(events_of(state, "s1"))
+    ended = [event.result.number for event in events if isinstance(event, TrialEnded)]
+    assert ended == [1]
+    assert not [event for event in events if isinstance(event, SweepEnded)]
+
+
+def test_the_study_is_made_again_with_its_numbers_values_and_states(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    state.write_card("s1", {"name": "small"})
+    for end in ENDS:
+        write_json(state.trial_folder("s1", end.number) / "result.json", _end(end, "s1").as_data())
+    last = _end(result(5, ngram(5), 60.0), "s1")
+    write_json(state.trial_folder("s1", 5) / "result.json", last.as_data())
+    _spool(state, _end(result(4, ngram(6)), "s1"), ended=False)
+    study_file(tmp_path)
+
+    def open_search(sweep: object, path: Path, name: str) -> StudySearch:
+        shutil.copy(study_file(tmp_path), path)
+        return StudySearch(SMALL, path, name)
+
+    assert rebuild_study(state, {"s1": SMALL}, open_search) == 6
+    study = optuna.load_study(study_name="s1", storage=f"sqlite:///{tmp_path / 'study.db'}")
+    trials = {trial.user_attrs["number"]: trial for trial in study.trials}
+    assert sorted(trials) == list(range(6))
+    assert [trials[n].value for n in range(6)] == [20.0, 50.0, None, None, None, 60.0]
+    assert [trials[n].state for n in (2, 3, 4)] == [
+        TrialState.PRUNED, TrialState.FAIL, TrialState.FAIL,
+    ]  # fmt: skip
+    assert trials[4].user_attrs["result"]["outcome"] == "cancelled"
+    # It is continued from there, and what was killed is tried again.
+    search = StudySearch(SMALL, tmp_path / "study.db", "s1", state.results("s1"))
+    proposal = search.ask()
+    search.close()
+    assert proposal is not None
+    assert (proposal.number, proposal.config) == (6, ngram(6))
+    kept = sqlite3.connect(tmp_path / "study.db.before-rebuild")
+    assert kept.execute("SELECT count(*) FROM studies").fetchone() == (0,)
+    kept.close()

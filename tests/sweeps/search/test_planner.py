@@ -1,0 +1,188 @@
+"""The planner: what it asks for, in which order, and that it is a function of the history."""
+
+import math
+from itertools import pairwise
+
+import pytest
+
+from sweeps.config import Config
+from sweeps.results import Outcome, TrialResult
+from sweeps.search.planner import Limits, Planner
+from sweeps.search.roles import width_of
+from sweeps.search.steps import Purpose, Step, Taste
+from sweeps.values import Value
+from tests.sweeps.search.host import (
+    BREADTH,
+    IPC,
+    PROTO,
+    SPACE,
+    WIDTH,
+    Host,
+    best,
+    canonical,
+    drive,
+    near,
+    result,
+)
+
+NEAR = math.log(1.02)
+TRAP = 0.42
+"""Speculation wins only where the draft is short and the protocol is LL."""
+
+
+def planner(trials: int | None = None, seed: int = 1, taste: Taste | None = None) -> Planner:
+    return Planner(
+        SPACE, canonical=canonical, seed=seed, limits=Limits(trials), taste=taste or Taste()
+    )
+
+
+def regret(host: Host, config: Config) -> float:
+    return math.log(best(host) / host.tok_s(config))
+
+
+def test_plain_decode_comes_first_and_once() -> None:
+    first = planner().next([])
+    assert first is not None
+    assert first.purpose is Purpose.BASELINE
+    assert first.config == canonical(SPACE.plain())
+    second = planner().next([], [first])
+    assert second is None or second.config != first.config
+
+
+def test_the_next_step_is_a_function_of_the_history() -> None:
+    history, steps = drive(planner(), Host(hits=TRAP))
+    resumed = planner()
+    for place in range(0, len(history), 3):
+        assert resumed.next(history[:place]) == steps[place]
+        assert planner().next(history[:place]) == steps[place]
+
+
+@pytest.mark.parametrize(
+    ("host", "plain"),
+    [
+        (Host(hits=TRAP), False),
+        (Host(hits=0.4, ipc_ms=3.0), False),
+        (Host(hits=0.08, ms_per_token=1.5), True),
+        (Host(hits=0.1, ms_per_token=1.5, ipc_ms=3.0), True),
+    ],
+    ids=["protocol-and-width", "other-all-reduce", "plain", "plain-and-other-all-reduce"],
+)
+def test_a_sweep_ends_by_itself_with_a_good_claim(host: Host, plain: bool) -> None:
+    ours = planner()
+    history, _ = drive(ours, host)
+    claim = ours.claim(history)
+    assert claim is not None
+    assert claim.settled, claim.reason
+    assert claim.recommendation.is_plain is plain
+    assert regret(host, claim.recommendation) < NEAR
+    assert len(history) < 45
+
+
+def test_one_axis_at_a_time_would_not_find_what_two_axes_hold() -> None:
+    host = Host(hits=TRAP)
+    base: dict[str, Value] = dict(canonical(SPACE.plain()))
+    changes: list[dict[str, Value]] = [{}, {PROTO: "LL"}, {PROTO: "Simple"}, {IPC: "1"}]
+    alone = max(host.tok_s(Config.of({**base, **change})) for change in changes)
+    draft: dict[str, Value] = {"speculative_algorithm": "NGRAM", WIDTH: 4, BREADTH: 4}
+    assert host.tok_s(Config.of({**base, **draft})) < alone
+    assert alone < host.tok_s(Config.of({**base, **draft, PROTO: "LL"}))
+
+
+def test_what_acts_alike_is_searched_once_and_all_that_is_asked_for_is_valid() -> None:
+    _, steps = drive(planner(), Host(hits=0.4, ipc_ms=3.0))
+    searched = [
+        canonical(s.config) for s in steps if s.purpose not in (Purpose.CONFIRM, Purpose.BASELINE)
+    ]
+    assert len(set(searched)) == len(searched)
+    for step in steps:
+        assert not SPACE.strays(step.config)
+        assert not SPACE.broken_rules(step.config)
+        assert step.why
+
+
+def test_draft_length_meets_communication_before_the_end() -> None:
+    _, steps = drive(planner(), Host(hits=TRAP))
+    seen = {(s.config[PROTO], width_of(s.config)) for s in steps if not s.config.is_plain}
+    assert {(None, 4), ("LL", 4)} <= seen
+
+
+def test_a_value_that_never_runs_is_closed() -> None:
+    refusing = Host(hits=TRAP, refuses=lambda config: config[PROTO] == "LL")
+    history, steps = drive(planner(), refusing)
+    assert sum(1 for s in steps if s.config[PROTO] == "LL") <= 3
+    assert any(r.outcome is Outcome.INFEASIBLE for r in history)
+
+
+def test_a_budget_is_kept_and_the_proof_is_paid_for() -> None:
+    ours = planner(trials=14)
+    history, steps = drive(ours, Host(hits=0.45))
+    assert len(history) <= 14
+    confirms = [s for s in steps if s.purpose is Purpose.CONFIRM]
+    assert len(confirms) >= 4
+    claim = ours.claim(history)
+    assert claim is not None
+    assert claim.gain is not None
+
+
+def test_a_higher_threshold_ends_the_search_sooner() -> None:
+    searched = []
+    for gain in (0.05, 0.0002):
+        _, steps = drive(planner(taste=Taste(least_gain_per_gpu_hour=gain)), Host(hits=0.45))
+        searched.append([s.purpose for s in steps].count(Purpose.SEARCH))
+    assert searched[0] < searched[1]
+
+
+def test_plain_decode_is_measured_again_on_a_schedule() -> None:
+    _, steps = drive(planner(taste=Taste(drift_every_trials=6)), Host(hits=TRAP))
+    at = [place for place, s in enumerate(steps) if s.purpose is Purpose.BASELINE]
+    assert len(at) >= 2
+    assert all(later - earlier <= 7 for earlier, later in pairwise(at))
+
+
+def test_two_hosts_are_not_given_the_same_trial() -> None:
+    history, steps = drive(planner(), Host(hits=TRAP), most=6)
+    first = planner().next(history)
+    assert first is not None
+    second = planner().next(history, [first])
+    assert second is not None
+    assert canonical(second.config) != canonical(first.config)
+    assert steps
+
+
+def test_a_fault_teaches_nothing_and_is_asked_for_again() -> None:
+    first = planner().next([])
+    assert first is not None
+    failed: list[TrialResult] = [result(0, first, {}, Outcome.FAILED)]
+    again = planner().next(failed)
+    assert isinstance(again, Step)
+    assert again.config == first.config
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_any_metric_can_be_searched_without_factors(higher: bool) -> None:
+    ours = Planner(
+        SPACE, canonical=canonical, metric="other", higher_is_better=higher, limits=Limits(20)
+    )
+    host = Host(hits=TRAP)
+    history: list[TrialResult] = []
+    while (step := ours.next(history)) is not None:
+        measured = host.trial(len(history), step)
+        value = measured.estimates["decode_tok_s"].value
+        found = near(value if higher else 1000 / value, 0.013)
+        history.append(result(len(history), step, {"other": found}))
+    assert len(history) <= 20
+    claim, bar = ours.claim(history), ours.bar(history)
+    assert claim is not None
+    assert bar is not None
+    assert host.tok_s(claim.recommendation) >= 0.97 * host.tok_s(SPACE.plain())
+    assert (bar > 50) is higher
+
+
+def test_the_bar_is_what_the_leader_surely_reaches() -> None:
+    ours, host = planner(), Host(hits=TRAP)
+    history, _ = drive(ours, host)
+    claim, bar = ours.claim(history), ours.bar(history)
+    assert claim is not None
+    assert bar is not None
+    assert 0.93 < bar / host.tok_s(claim.recommendation) < 1.0
+    assert ours.accept_bound(history, claim.recommendation) > host.accept(claim.recommendation)

@@ -1,0 +1,165 @@
+"""Which axis values are closed for a host, and that nothing which ever worked is."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweeps.closing import Closed, closed_values, fault_of, is_closed
+from sweeps.config import Config
+from sweeps.results import Outcome, Phase, TrialResult
+from sweeps.values import Value
+from tests.sweeps.makers import ngram, plain, result
+
+OFF, ON = "disable_custom_all_reduce", True
+SUCCEEDED = (Outcome.MEASURED, Outcome.PARTIAL, Outcome.STOPPED)
+
+
+def failed(
+    number: int,
+    config: Config,
+    signature: str = "custom_all_reduce",
+    outcome: Outcome = Outcome.INFEASIBLE,
+) -> TrialResult:
+    """Make a trial that ended during its start."""
+    made = result(number, config, outcome=outcome)
+    return replace(made, signature=signature, phase=Phase.STARTING)
+
+
+def worked(number: int, config: Config, purpose: str = "search") -> TrialResult:
+    """Make a trial that was measured."""
+    return result(number, config, 80.0, purpose=purpose)
+
+
+BASELINE = worked(0, plain(disable_custom_all_reduce=ON), "baseline")
+THREE = [failed(i, ngram(i, disable_custom_all_reduce=False)) for i in (2, 3, 4)]
+
+
+def test_a_value_that_failed_three_of_three_times_is_closed_and_said_so() -> None:
+    results = [BASELINE, worked(1, ngram(8, disable_custom_all_reduce=ON)), *THREE]
+    [closed] = closed_values(results)
+    assert str(closed) == (
+        "disable_custom_all_reduce=off failed 3 of 3 while starting (custom_all_reduce):"
+        " closed for host local"
+    )
+    assert is_closed(plain(disable_custom_all_reduce=False), [closed]) == closed
+    assert is_closed(plain(disable_custom_all_reduce=ON), [closed]) is None
+    assert is_closed(plain(disable_custom_all_reduce=False), [closed], "another host") is None
+
+
+def test_two_failures_or_one_configuration_three_times_close_nothing() -> None:
+    assert closed_values([BASELINE, *THREE[:2]]) == ()
+    same = [failed(i, ngram(2, disable_custom_all_reduce=False)) for i in (1, 2, 3)]
+    assert closed_values([BASELINE, *same]) == ()
+
+
+def test_values_that_cannot_be_told_apart_are_closed_together_until_they_can() -> None:
+    [closed] = closed_values([BASELINE, *THREE])
+    assert closed.items == (("speculative_algorithm", "NGRAM"), (OFF, False))
+    assert "cannot be told apart" in str(closed)
+    assert is_closed(plain(disable_custom_all_reduce=False), [closed]) is None
+    assert is_closed(ngram(9, disable_custom_all_reduce=ON), [closed]) is None
+    fourth = failed(5, plain(disable_custom_all_reduce=False, NCCL_PROTO="LL"))
+    [apart] = closed_values([BASELINE, *THREE, fourth])
+    assert apart.items == ((OFF, False),)
+    assert (apart.count, apart.tried) == (4, 4)
+
+
+def test_a_default_of_plain_decode_is_blamed_on_plain_evidence_alone() -> None:
+    broken = result(0, plain(disable_custom_all_reduce=False), outcome=Outcome.CANCELLED,
+                    purpose="baseline")  # fmt: skip
+    eagle = [
+        failed(i, Config.of({"speculative_algorithm": name, OFF: False}))
+        for i, name in enumerate(["NGRAM", "EAGLE", "EAGLE3"])
+    ]
+    assert closed_values([broken, *eagle]) == ()
+    alone = [
+        failed(i, plain(disable_custom_all_reduce=False, NCCL_PROTO=p))
+        for i, p in enumerate(["LL", "Simple", "^LL128"])
+    ]
+    worked_otherwise = worked(9, ngram(4, disable_custom_all_reduce=ON))
+    [closed] = closed_values([broken, *alone, worked_otherwise])
+    assert closed.items[-1] == (OFF, False)
+
+
+def test_faults_of_the_platform_and_other_signatures_blame_nothing() -> None:
+    faults = [replace(r, outcome=Outcome.FAILED) for r in THREE]
+    assert closed_values([BASELINE, *faults]) == ()
+    mixed = [replace(r, signature=name) for r, name in zip(THREE, "abc", strict=True)]
+    assert closed_values([BASELINE, *mixed]) == ()
+    assert closed_values([BASELINE, *THREE], not_blamed={"custom_all_reduce"}) == ()
+    assert closed_values([BASELINE, *(replace(r, signature="") for r in THREE)]) == ()
+
+
+def test_hangs_in_one_phase_are_one_fault() -> None:
+    hangs = [replace(r, outcome=Outcome.HUNG, signature="") for r in THREE]
+    [closed] = closed_values([BASELINE, *hangs])
+    assert closed.signature == "no progress while starting"
+
+
+def test_each_host_is_judged_by_itself() -> None:
+    other = [replace(r, host="b") for r in THREE]
+    assert closed_values([BASELINE, *THREE[:2], other[2]]) == ()
+    assert [c.host for c in closed_values([BASELINE, *THREE, *other])] == ["local", "b"]
+
+
+CONFIGS = st.fixed_dictionaries(
+    {
+        "speculative_algorithm": st.sampled_from([None, "NGRAM"]),
+        "NCCL_PROTO": st.sampled_from([None, "LL", "Simple"]),
+        OFF: st.booleans(),
+        "level": st.sampled_from([0, 1, True]),
+    }
+).map(Config.of)
+TRIALS = st.lists(
+    st.builds(
+        lambda config, outcome, signature, host, purpose: replace(
+            result(0, config, outcome=outcome, purpose=purpose), signature=signature, host=host
+        ),
+        CONFIGS,
+        st.sampled_from([*Outcome, Outcome.INFEASIBLE, Outcome.INFEASIBLE, Outcome.INFEASIBLE]),
+        st.sampled_from(["x", "x", "x", "y", ""]),
+        st.sampled_from(["a", "a", "b"]),
+        st.sampled_from(["search", "search", "baseline"]),
+    ),
+    max_size=30,
+)
+
+
+def _items(results: Sequence[TrialResult], host: str) -> set[tuple[str, type, Value]]:
+    good = [r.config for r in results if r.host == host and r.outcome in SUCCEEDED]
+    return {(name, type(value), value) for config in good for name, value in config.items()}
+
+
+@given(TRIALS)
+@settings(max_examples=400)
+def test_a_value_that_ever_worked_on_a_host_is_never_closed_there(
+    results: list[TrialResult],
+) -> None:
+    for closed in closed_values(results, times=2):
+        known = _items(results, closed.host)
+        assert not {(n, type(v), v) for n, v in closed.items} & known
+        assert closed.count <= closed.tried
+        failures = [r for r in results if r.host == closed.host and fault_of(r) == closed.signature]
+        assert len({r.config.variant for r in failures}) >= 2
+        assert all(closed.closes(r.config) for r in failures)
+
+
+@given(TRIALS)
+def test_what_worked_stays_open_and_the_order_of_results_decides_no_values(
+    results: list[TrialResult],
+) -> None:
+    closed = closed_values(results, times=2)
+    for made in results:
+        if made.outcome in SUCCEEDED:
+            assert is_closed(made.config, closed, made.host) is None
+
+    def key(one: Closed) -> tuple[str, str, frozenset[tuple[str, Value]]]:
+        return one.host, one.signature, frozenset(one.items)
+
+    first = [r for r in results if r.purpose == "baseline"][:1]
+    turned = [*first, *(r for r in reversed(results) if r not in first)]
+    again = closed_values(turned, times=2)
+    if len([r for r in results if r.purpose == "baseline"]) <= 1:
+        assert {key(c) for c in closed} == {key(c) for c in again}
