@@ -23,10 +23,14 @@ MAKERS: dict[str, Callable[[Clock], LoadClient]] = {
 }
 
 
-PAIRS = [("fastest loop", "chat"), ("fastest loop", "generate"), ("asyncio", "chat")]
+PAIRS = [
+    pytest.param(("fastest loop", "chat"), id="fastest loop-chat"),
+    pytest.param(("fastest loop", "generate"), id="fastest loop-generate"),
+    pytest.param(("asyncio", "chat"), id="asyncio-chat", marks=pytest.mark.slow),
+]
 
 
-@pytest.fixture(params=PAIRS, ids="-".join)
+@pytest.fixture(params=PAIRS)
 def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
     maker, dialect = request.param
     return maker, dialect

@@ -24,6 +24,8 @@ from orchestrator.state import State
 from sweeps.problems import BadInputError, Problem
 from tests.infra.probing.stand_ins import Machine, make_machine, square
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 WINDOW = "speculative_ngram_max_match_window_size"
 BRANCH = "speculative_ngram_branch_length"

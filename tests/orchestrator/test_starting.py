@@ -31,6 +31,8 @@ from sweeps.values import Value
 from tests.infra.trees import wait_until
 from tests.orchestrator.starts import EnoughError, Start, emulated, scripted, simulated
 
+pytestmark = pytest.mark.slow
+
 P = StartPhase
 QUIET = Deadlines(start_s=1e6, phase_s=60.0)
 FOREVER = Deadlines(start_s=1e8, phase_s=1e8)

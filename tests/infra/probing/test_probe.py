@@ -16,6 +16,8 @@ from sweeps.hosts import EngineName, HostSpec
 from tests.infra.probing import stand_ins
 from tests.infra.probing.stand_ins import square
 
+pytestmark = pytest.mark.slow
+
 OLD_FLAGS = ("--tp-size", "--model-path", "--speculative-ngram-max-match-window-size")
 NEW_FLAGS = ("--tp-size", "--model-path", "--speculative-ngram-max-trie-depth")
 

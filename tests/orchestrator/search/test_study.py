@@ -46,6 +46,7 @@ def test_the_space_files_know_exactly_the_samplers_that_exist() -> None:
     assert set(SAMPLERS) == {FACTORISED, *SAMPLER_MAKERS}
 
 
+@pytest.mark.slow  # SciPy alone takes seconds to import
 @pytest.mark.parametrize("sampler", SAMPLER_MAKERS)
 def test_plain_comes_first_then_new_configurations_that_obey_the_rules(
     tmp_path: Path, sampler: str

@@ -172,6 +172,7 @@ def test_waits_double_up_to_a_limit_and_are_not_all_the_same() -> None:
         assert len(set(waits)) > 1
 
 
+@pytest.mark.slow
 def test_a_thousand_trials_leave_neither_threads_nor_memory_nor_disk(tmp_path: Path) -> None:
     shelf = Shelf(lambda event, tries: OSError("away") if tries % 7 == 0 else None)
     outbox = Outbox(tmp_path / "outbox.jsonl", linger_s=0.0)
