@@ -14,6 +14,7 @@ from orchestrator.job import Purpose, StopKind, StopOrder, TrialJob, TrialProgre
 from sweeps.factors import Ceiling, ceiling_of
 from sweeps.ranking import incumbent_bar
 from sweeps.results import Outcome, Phase, TrialResult
+from sweeps.search.planner import Planner
 from sweeps.stopping import StopDecision, decide
 from sweeps.sweep import Sweep
 
@@ -65,30 +66,39 @@ class _Spread:
 
 
 class EarlyStop:
-    """Watches the trials of one sweep. It is told of every sign of life and of every end."""
+    """Watches the trials of one sweep. It is told of every start, sign of life and end.
 
-    def __init__(self, sweep: Sweep) -> None:
-        self._sweep = sweep
+    Where a planner knows the sweep, its pooled beliefs are the bar and the ceilings.
+    """
+
+    def __init__(self, sweep: Sweep, planner: Planner | None = None) -> None:
+        self._sweep, self._planner = sweep, planner
         single = sweep.objective.metric == OBJECTIVE and not sweep.objective.also
         self._on = sweep.early_stopping and single
         self._tokens = _Spread(ASSUMED_TOKEN_CV, _LEAST_TOKEN_BLOCKS)
         self._steps = _Spread(ASSUMED_STEP_CV, _LEAST_STEP_BLOCKS)
+        self._bar: float | None = None
+        self._ceilings: dict[str, Ceiling] = {}
 
-    def look(
-        self, job: TrialJob, progress: TrialProgress, results: Sequence[TrialResult]
-    ) -> StopOrder | None:
+    def begin(self, job: TrialJob, results: Sequence[TrialResult]) -> None:
+        """Take a start: what it must reach, and what its steps can bring at the most."""
+        if not self._on or job.purpose in SPARED:
+            return
+        self._bar = self._bar_of(results)
+        ceiling = self._ceiling_of(job, results)
+        if ceiling is not None:
+            self._ceilings[job.trial] = ceiling
+
+    def look(self, job: TrialJob, progress: TrialProgress) -> StopOrder | None:
         """Return the order to stop a trial that cannot reach what the leader surely does."""
         self._tokens.see(job.trial, progress.blocks)
         self._steps.see(job.trial, progress.step_blocks)
-        if not self._on or job.purpose in SPARED:
-            return None
-        bar = incumbent_bar(results, OBJECTIVE, self._sweep.objective.limits)
-        if bar is None:
+        if not self._on or job.purpose in SPARED or self._bar is None:
             return None
         if progress.phase is Phase.PROBING:
-            return self._by_steps(job, progress.step_blocks, bar, results)
+            return self._by_steps(job, progress.step_blocks, self._bar)
         if progress.phase is Phase.MEASURING:
-            return self._by_tokens(progress.blocks, bar)
+            return self._by_tokens(progress.blocks, self._bar)
         return None
 
     def learn(self, result: TrialResult) -> None:
@@ -96,16 +106,31 @@ class EarlyStop:
         whole = result.outcome is Outcome.MEASURED
         self._tokens.keep(result.trial, whole=whole)
         self._steps.keep(result.trial, whole=whole)
+        self._ceilings.pop(result.trial, None)
+
+    def _bar_of(self, results: Sequence[TrialResult]) -> float | None:
+        limits = self._sweep.objective.limits
+        surely = incumbent_bar(results, OBJECTIVE, limits)
+        if self._planner is None or limits or surely is None:
+            return surely
+        return self._planner.bar(results) or surely
+
+    def _ceiling_of(self, job: TrialJob, results: Sequence[TrialResult]) -> Ceiling | None:
+        settings = complete(self._sweep.settings(job.config))
+        ceiling = ceiling_of(job.config, settings, results)
+        if self._planner is None or ceiling is None or job.config.is_plain:
+            return ceiling
+        likely = self._planner.accept_bound(results, job.config)
+        if likely >= ceiling.tokens_per_step:
+            return ceiling
+        return Ceiling(likely, "tokens each, at most, by all trials so far")
 
     def _by_tokens(self, blocks: tuple[float, ...], bar: float) -> StopOrder | None:
         decision = decide(blocks, bar, prior_cv=self._tokens.cv, alpha=ALPHA)
         return None if decision is None else _order(decision, "")
 
-    def _by_steps(
-        self, job: TrialJob, blocks: tuple[float, ...], bar: float, results: Sequence[TrialResult]
-    ) -> StopOrder | None:
-        settings = complete(self._sweep.settings(job.config))
-        ceiling = ceiling_of(job.config, settings, results)
+    def _by_steps(self, job: TrialJob, blocks: tuple[float, ...], bar: float) -> StopOrder | None:
+        ceiling = self._ceilings.get(job.trial)
         if ceiling is None:
             return None
         most = ceiling.tokens_per_step * self._sweep.workload.concurrency

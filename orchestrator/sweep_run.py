@@ -103,7 +103,7 @@ class SweepRun:
         self._resumed = len(self._counted())
         self._began_s = time.monotonic()
         self._exhausted = False
-        self._early_stop = EarlyStop(sweep)
+        self._early_stop = EarlyStop(sweep, search.planner)
         self.health = health or SweepHealth(sweep, len(self._results))
         self.health.look(self._results)
         self._fingerprints = fingerprints or {}
@@ -155,6 +155,7 @@ class SweepRun:
         job.folder.mkdir(parents=True, exist_ok=True)
         logger.info("sweep=%s trial=%s starts: %s", self.sweep_id, job.trial, job.config)
         self._open[job.trial] = (job, proposal)
+        self._early_stop.begin(job, self._results)
         self._tracker.trial_started(
             TrialCard(
                 job.trial, self.sweep_id, job.number, job.config, job.purpose.value,
@@ -184,7 +185,7 @@ class SweepRun:
         tally = self.tally()
         for follower in self._followers:
             follower.progress(progress, tally)
-        return self._early_stop.look(self._open[progress.trial][0], progress, self._results)
+        return self._early_stop.look(self._open[progress.trial][0], progress)
 
     def on_result(self, result: TrialResult) -> None:
         """Take the end of a trial."""

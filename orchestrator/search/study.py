@@ -116,11 +116,16 @@ class StudySearch:
 
     def _make_planner(self) -> Planner:
         sweep = self._sweep
-        limits = Limits(sweep.budget.trials, sweep.budget.gpu_hours)
         return Planner(
-            self._space, canonical=self._guide.canonical, seed=sweep.seed, limits=limits,
-            metric=sweep.objective.metric, taste=sweep.taste,
-        )  # fmt: skip
+            self._space,
+            canonical=self._guide.canonical,
+            refusal=self._guide.refusal,
+            seed=sweep.seed,
+            limits=Limits(sweep.budget.trials, sweep.budget.gpu_hours),
+            metric=sweep.objective.metric,
+            higher_is_better=sweep.objective.higher_is_better,
+            taste=sweep.taste,
+        )
 
     def _planned(self, planner: Planner) -> Proposal | None:
         step = planner.next(self._history, tuple(self._steps.values()))

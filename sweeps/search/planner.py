@@ -33,6 +33,7 @@ LOOKED_AT = 200
 MOST_TRIED = 40
 """Measured configurations whose drafts and servings are looked at in other company."""
 Canonical = Callable[[Config], Config]
+Refusal = Callable[[Config], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +60,23 @@ def same(config: Config) -> Config:
     return config
 
 
+def never(config: Config) -> str:
+    """Refuse nothing."""
+    return ""
+
+
 class Planner:
-    """Plans the sweep of one space. `canonical` maps what acts alike to one configuration."""
+    """Plans the sweep of one space. `canonical` maps what acts alike to one configuration;
+    `refusal` says why one must not be started, and may say so of more as the sweep goes on."""
 
     def __init__(
-        self, space: Space, *, canonical: Canonical = same, seed: int = 0,
+        self, space: Space, *, canonical: Canonical = same, refusal: Refusal = never, seed: int = 0,
         limits: Limits = NO_LIMITS, metric: str = "decode_tok_s", higher_is_better: bool = True,
         taste: Taste = USUAL,
     ) -> None:  # fmt: skip
         self._canonical, self._limits, self.taste = canonical, limits, taste
         self._metric = Objective(metric, higher_is_better)
-        self._pool = PoolMaker(space, canonical, seed)
+        self._pool = PoolMaker(space, canonical, refusal, seed)
         self._designs = Designs(space, self._pool)
         self._encoder = Encoder(space)
         self._plain = canonical(space.plain())

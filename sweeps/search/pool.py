@@ -36,8 +36,14 @@ class Pool:
 class PoolMaker:
     """Makes pools of one space. What does not depend on the history is made once."""
 
-    def __init__(self, space: Space, canonical: Callable[[Config], Config], seed: int) -> None:
-        self._space, self._canonical = space, canonical
+    def __init__(
+        self,
+        space: Space,
+        canonical: Callable[[Config], Config],
+        refusal: Callable[[Config], str],
+        seed: int,
+    ) -> None:
+        self._space, self._canonical, self._refusal = space, canonical, refusal
         self._plain = space.plain()
         self._serving_axes = [a for a in space.axes if role_of(a.name) is not Role.DRAFTING]
         self._drafting_axes = [a for a in space.ordered() if role_of(a.name) is Role.DRAFTING]
@@ -65,8 +71,10 @@ class PoolMaker:
         return config if self.allows(config) else None
 
     def allows(self, config: Config) -> bool:
-        """Tell whether a configuration is in the space and obeys its rules."""
-        return not self._space.broken_rules(config) and not self._space.strays(config)
+        """Tell whether a configuration is in the space, obeys its rules and may be started."""
+        if self._space.broken_rules(config) or self._space.strays(config):
+            return False
+        return not self._refusal(config)
 
     def draft(self, config: Mapping[str, Value]) -> Config:
         """Return the canonical draft of a configuration, at the default of everything else."""

@@ -95,7 +95,7 @@ def test_a_reservation_is_ours_alone_and_ends_with_it(runtime: RuntimeFolder) ->
             assert one.temp_folder.stat().st_mode & 0o777 == 0o700
             # SGLang names its sockets tmp and eight letters; an address has 107 bytes.
             assert len(str(one.temp_folder)) < 64
-    assert open_fds() == before
+    assert open_fds() <= before
     assert list(runtime.ports.iterdir()) == list(runtime.trials.iterdir()) == []
 
 

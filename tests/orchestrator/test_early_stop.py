@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.early_stop import EarlyStop
-from orchestrator.job import Purpose, StopKind, TrialJob, TrialProgress
+from orchestrator.job import Purpose, StopKind, StopOrder, TrialJob, TrialProgress
 from sweeps.config import Config
 from sweeps.results import Outcome, Phase, TrialResult
 from tests.sweeps.makers import SMALL, estimate, ngram, plain, result
@@ -23,6 +23,14 @@ def steps(*per_s: float, phase: Phase = Phase.PROBING) -> TrialProgress:
     return TrialProgress("t-0009", phase, 10.0, step_blocks=per_s)
 
 
+def looked(
+    stop: EarlyStop, trial: TrialJob, seen: TrialProgress, results: list[TrialResult]
+) -> StopOrder | None:
+    """Begin a trial after some results, and look at it once."""
+    stop.begin(trial, results)
+    return stop.look(trial, seen)
+
+
 def with_length(made: TrialResult, tokens_per_step: float) -> TrialResult:
     more = {"accept_length": estimate(tokens_per_step, 0.05)}
     return replace(made, estimates={**made.estimates, **more})
@@ -30,18 +38,18 @@ def with_length(made: TrialResult, tokens_per_step: float) -> TrialResult:
 
 def test_plain_decode_is_judged_by_its_steps_alone() -> None:
     stop, slow = EarlyStop(SMALL), job(plain(NCCL_PROTO="LL"))
-    order = stop.look(slow, steps(60.0, 61.0, 60.0), [LEADER])
+    order = looked(stop, slow, steps(60.0, 61.0, 60.0), [LEADER])
     assert order is not None
     assert order.kind is StopKind.BOUND
     assert order.bound is not None
     assert 60 < order.bound < 98
-    assert stop.look(slow, steps(97.0, 98.0, 97.0, 98.0), [LEADER]) is None
+    assert looked(stop, slow, steps(97.0, 98.0, 97.0, 98.0), [LEADER]) is None
 
 
 def test_a_variant_is_stopped_only_where_even_accepting_all_is_too_slow() -> None:
     stop = EarlyStop(SMALL)
-    assert stop.look(job(ngram(4, **DRAFTS)), steps(30.0, 30.0, 30.0), [LEADER]) is None
-    order = stop.look(job(ngram(2, **DRAFTS)), steps(30.0, 30.0, 30.0), [LEADER])
+    assert looked(stop, job(ngram(4, **DRAFTS)), steps(30.0, 30.0, 30.0), [LEADER]) is None
+    order = looked(stop, job(ngram(2, **DRAFTS)), steps(30.0, 30.0, 30.0), [LEADER])
     assert order is not None
     assert "2.00 tokens each, were every draft accepted" in order.reason
 
@@ -49,7 +57,7 @@ def test_a_variant_is_stopped_only_where_even_accepting_all_is_too_slow() -> Non
 def test_what_the_same_drafts_accepted_elsewhere_bounds_a_variant() -> None:
     known = with_length(result(1, ngram(4, **DRAFTS), 40.0), 1.3)
     other = job(ngram(4, **{**DRAFTS, "NCCL_PROTO": "LL"}))
-    order = EarlyStop(SMALL).look(other, steps(40.0, 40.0, 40.0), [LEADER, known])
+    order = looked(EarlyStop(SMALL), other, steps(40.0, 40.0, 40.0), [LEADER, known])
     assert order is not None
     assert "1.35 tokens each" in order.reason
 
@@ -57,18 +65,18 @@ def test_what_the_same_drafts_accepted_elsewhere_bounds_a_variant() -> None:
 def test_a_lucky_single_start_does_not_raise_the_bar() -> None:
     exact = replace(LEADER, estimates={"decode_tok_s": estimate(100.0, 0.01)})
     close = steps(*[98.0] * 4)
-    assert EarlyStop(SMALL).look(job(plain(NCCL_PROTO="LL")), close, [exact]) is None
+    assert looked(EarlyStop(SMALL), job(plain(NCCL_PROTO="LL")), close, [exact]) is None
 
 
 @pytest.mark.parametrize("purpose", [Purpose.BASELINE, Purpose.CONFIRM])
 def test_only_trials_of_the_search_are_stopped(purpose: Purpose) -> None:
     slow = job(plain(), purpose)
-    assert EarlyStop(SMALL).look(slow, steps(1.0, 1.0, 1.0), [LEADER]) is None
+    assert looked(EarlyStop(SMALL), slow, steps(1.0, 1.0, 1.0), [LEADER]) is None
 
 
 def test_steps_count_only_in_the_probe() -> None:
     seen = steps(1.0, 1.0, 1.0, phase=Phase.COLD)
-    assert EarlyStop(SMALL).look(job(plain()), seen, [LEADER]) is None
+    assert looked(EarlyStop(SMALL), job(plain()), seen, [LEADER]) is None
 
 
 def test_the_sweeps_own_spread_tightens_the_bound() -> None:
@@ -76,17 +84,17 @@ def test_the_sweeps_own_spread_tightens_the_bound() -> None:
     close = steps(*[90.0] * 4)
     fresh, learnt = EarlyStop(SMALL), EarlyStop(SMALL)
     for number in range(3):
-        learnt.look(replace(near, trial=f"t-{number}"), replace(
-            steps(99.0, 100.0, 100.0, 99.0), trial=f"t-{number}"), [LEADER])  # fmt: skip
+        other = replace(steps(99.0, 100.0, 100.0, 99.0), trial=f"t-{number}")
+        looked(learnt, replace(near, trial=f"t-{number}"), other, [LEADER])
         learnt.learn(replace(result(number, plain(), 100.0), trial=f"t-{number}"))
-    assert fresh.look(near, close, [LEADER]) is None
-    assert learnt.look(near, close, [LEADER]) is not None
+    assert looked(fresh, near, close, [LEADER]) is None
+    assert looked(learnt, near, close, [LEADER]) is not None
 
 
 def test_trials_that_were_cut_off_teach_no_spread() -> None:
     stop, near = EarlyStop(SMALL), job(plain(NCCL_PROTO="LL"))
     for number in range(3):
-        stop.look(near, steps(100.0, 100.0, 100.0), [])
+        looked(stop, near, steps(100.0, 100.0, 100.0), [])
         cut = result(number, plain(), 100.0, outcome=Outcome.STOPPED)
         stop.learn(replace(cut, trial=near.trial))
-    assert stop.look(near, steps(*[90.0] * 4), [LEADER]) is None
+    assert looked(stop, near, steps(*[90.0] * 4), [LEADER]) is None

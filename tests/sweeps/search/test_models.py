@@ -10,6 +10,7 @@ from sweeps.search.encoding import Encoder
 from sweeps.search.equality import accepts_differ
 from sweeps.search.evidence import Evidence, gather
 from sweeps.search.gaussian import condition
+from sweeps.search.planner import never
 from sweeps.search.pool import PoolMaker
 from sweeps.search.roles import Role, role_of, width_of
 from sweeps.search.standings import stand
@@ -143,7 +144,7 @@ def test_what_is_fitted_and_ranked_is_bounded() -> None:
 
 
 def test_a_pool_holds_what_is_valid_once() -> None:
-    maker = PoolMaker(SPACE, canonical, 0)
+    maker = PoolMaker(SPACE, canonical, never, 0)
     leader = Config.of({**PLAIN, **ngram(5, 4), PROTO: "LL"})
     pool = maker.pool([leader], leader)
     assert len(set(pool.drafts)) == len(pool.drafts)
