@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 from infra.engines import complete
 from orchestrator.job import Purpose, StopKind, StopOrder, TrialJob, TrialProgress
 from sweeps.factors import Ceiling, ceiling_of
+from sweeps.peer_rules import PEER_RULES
 from sweeps.ranking import incumbent_bar
 from sweeps.results import Outcome, Phase, TrialResult
 from sweeps.search.planner import Planner
@@ -77,6 +78,8 @@ class EarlyStop:
         self._on = sweep.early_stopping and single
         self._tokens = _Spread(ASSUMED_TOKEN_CV, _LEAST_TOKEN_BLOCKS)
         self._steps = _Spread(ASSUMED_STEP_CV, _LEAST_STEP_BLOCKS)
+        self._rule = PEER_RULES.get(sweep.stop_rule)
+        self._ages: dict[str, tuple[float, ...]] = {}
         self._bar: float | None = None
         self._ceilings: dict[str, Ceiling] = {}
 
@@ -93,7 +96,13 @@ class EarlyStop:
         """Return the order to stop a trial that cannot reach what the leader surely does."""
         self._tokens.see(job.trial, progress.blocks)
         self._steps.see(job.trial, progress.step_blocks)
-        if not self._on or job.purpose in SPARED or self._bar is None:
+        if progress.blocks:
+            self._ages[job.trial] = progress.blocks
+        if not self._on or job.purpose in SPARED:
+            return None
+        if self._rule is not None:
+            return self._by_peers(job, progress.blocks)
+        if self._bar is None:
             return None
         if progress.phase is Phase.PROBING:
             return self._by_steps(job, progress.step_blocks, self._bar)
@@ -124,6 +133,15 @@ class EarlyStop:
         if likely >= ceiling.tokens_per_step:
             return ceiling
         return Ceiling(likely, "tokens each, at most, by all trials so far")
+
+    def _by_peers(self, job: TrialJob, blocks: tuple[float, ...]) -> StopOrder | None:
+        """Follow a rule that compares with the others at the same age, and gives no bound."""
+        others = [ages for trial, ages in self._ages.items() if trial != job.trial]
+        bar = self._rule(blocks, others) if self._rule else None
+        if bar is None:
+            return None
+        reason = f"{self._sweep.stop_rule}: behind the {bar:.1f} tok/s of others at its age"
+        return StopOrder(StopKind.BOUND, reason)
 
     def _by_tokens(self, blocks: tuple[float, ...], bar: float) -> StopOrder | None:
         decision = decide(blocks, bar, prior_cv=self._tokens.cv, alpha=ALPHA)

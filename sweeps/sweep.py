@@ -11,6 +11,7 @@ from sweeps.hosts import HostSpec
 from sweeps.launch import Deadlines
 from sweeps.limits import Limit, contradictions
 from sweeps.metrics import METRICS, Of, known_metric, load_of, metric_named
+from sweeps.peer_rules import PEER_RULES
 from sweeps.problems import Problem, nearest
 from sweeps.search.steps import Taste
 from sweeps.space import Rule, Space
@@ -21,6 +22,10 @@ FACTORISED = "factorised"
 """Plans the whole sweep from cycle times and accept lengths, pooled over what shares them."""
 
 SAMPLERS = (FACTORISED, "tpe", "gp", "qmc", "nsga2", "random", "grid")
+
+BOUND = "bound"
+"""Stop only what is surely worse than the leader; `asha` and `median` are there to compare with."""
+STOP_RULES = (BOUND, *PEER_RULES)
 
 LEAST_TRIALS = 4
 """A baseline, a variant, and both on starts made after the choice."""
@@ -120,6 +125,7 @@ class Sweep:
     sampler: str = FACTORISED
     taste: Taste = field(default_factory=Taste)
     early_stopping: bool = True
+    stop_rule: str = BOUND
     keep_inert: bool = False
     """Measure also what differs only in settings that SGLang or NCCL ignores."""
     seed: int = 0
@@ -182,6 +188,9 @@ class Sweep:
         if self.sampler not in SAMPLERS:
             mend = nearest(self.sampler, SAMPLERS) or f"There are {', '.join(SAMPLERS)}."
             found.append(Problem("sampler", self.sampler, "no such sampler", mend))
+        if self.stop_rule not in STOP_RULES:
+            mend = nearest(self.stop_rule, STOP_RULES) or f"There are {', '.join(STOP_RULES)}."
+            found.append(Problem("stop_rule", self.stop_rule, "no such rule", mend))
         if not self.hosts:
             found.append(Problem("hosts", "[]", "trials need a host", "Leave it out, or name one."))
         return found

@@ -20,12 +20,19 @@ WRITE_BEHIND_S = 0.1
 """Wall seconds that a record waits, so as not to share the core with the start of a server."""
 
 
+LOCK_WAIT_S = 120.0
+"""Wall seconds that a write waits while somebody else has the file."""
+
+
 class StudyFile:
     """Every proposal and its end, in order. optuna-dashboard opens it."""
 
     def __init__(self, path: Path, name: str, directions: Sequence[StudyDirection]) -> None:
+        # A reader, such as a dashboard, may hold the file for a while: that fails no trial.
+        patience = {"connect_args": {"timeout": LOCK_WAIT_S}}
+        url = f"sqlite:///{path.absolute()}"
         self._study = optuna.create_study(
-            storage=f"sqlite:///{path.absolute()}",
+            storage=optuna.storages.RDBStorage(url, engine_kwargs=patience),
             study_name=name,
             directions=directions,
             load_if_exists=True,

@@ -98,3 +98,17 @@ def test_trials_that_were_cut_off_teach_no_spread() -> None:
         cut = result(number, plain(), 100.0, outcome=Outcome.STOPPED)
         stop.learn(replace(cut, trial=near.trial))
     assert looked(stop, near, steps(*[90.0] * 4), [LEADER]) is None
+
+
+@pytest.mark.parametrize("rule", ["asha", "median"])
+def test_rules_of_other_tuners_can_be_chosen(rule: str) -> None:
+    stop = EarlyStop(replace(SMALL, stop_rule=rule))
+    trial = job(plain(NCCL_PROTO="LL"))
+    for number in range(3):
+        other = replace(trial, trial=f"t-{number}")
+        seen = TrialProgress(other.trial, Phase.MEASURING, 30.0, blocks=(100.0,) * 5)
+        looked(stop, other, seen, [])
+    order = looked(stop, trial, replace(seen, trial=trial.trial, blocks=(99.0,) * 5), [])
+    assert order is not None
+    assert rule in order.reason
+    assert order.bound is None

@@ -1,5 +1,7 @@
 """The search on a real SQLite study: what it proposes, what it tells, and how it resumes."""
 
+import sqlite3
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -253,3 +255,18 @@ def test_several_objectives_are_told_together(tmp_path: Path) -> None:
     first, second = _study(tmp_path, search).trials
     assert first.values == [50.0, 20.0]
     assert second.state is TrialState.FAIL
+
+
+@pytest.mark.slow
+def test_a_viewer_that_holds_the_file_loses_nothing(tmp_path: Path) -> None:
+    search = _search(tmp_path)
+    proposal = _ask(search)
+    holder = sqlite3.connect(tmp_path / "study.db", check_same_thread=False)
+    holder.execute("BEGIN EXCLUSIVE")
+    release = threading.Timer(7.0, holder.rollback)  # SQLite's own patience is 5 s
+    release.start()
+    _tell(search, proposal, rate=70.0)
+    (kept,) = _study(tmp_path, search).trials
+    release.join()
+    holder.close()
+    assert kept.value == 70.0
