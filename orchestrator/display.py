@@ -14,6 +14,7 @@ from orchestrator.wording import (
     accept_text,
     headline,
     length_so_far,
+    phase_text,
     progress_text,
     rate_text,
     short,
@@ -95,10 +96,10 @@ class LiveTable:
                 accept_text(result), short(result.config),
             )  # fmt: skip
         for job, progress in self._running.values():
-            phase = progress.phase.value if progress else "admitted"
+            phase = phase_text(progress) if progress else "admitted"
             table.add_row(
                 str(job.number), Text(phase, "bold"), progress_text(progress),
-                length_so_far(progress), short(job.config),
+                length_so_far(progress), f"{short(job.config)} ({job.why or job.purpose.value})",
             )  # fmt: skip
         return Group(table, Text(tally_text(self._tally)))
 
@@ -118,13 +119,14 @@ class PlainLines:
     def trial_started(self, job: TrialJob) -> None:
         """Print what is tried."""
         self._numbers[job.trial] = job.number
-        self._say(f"trial {job.number:3d} {job.purpose.value}: {short(job.config)}")
+        why = f" ({job.why})" if job.why else ""
+        self._say(f"trial {job.number:3d} {job.purpose.value}: {short(job.config)}{why}")
 
     def progress(self, progress: TrialProgress, tally: Tally) -> None:
         """Print a sign of life where nothing was said for a while: a start can take minutes."""
         if time.monotonic() - self._said_s < QUIET_WALL_S:
             return
-        parts = [f"{progress.phase.value}, {progress.elapsed_s:.0f} s", progress_text(progress)]
+        parts = [f"{phase_text(progress)}, {progress.elapsed_s:.0f} s", progress_text(progress)]
         self._say(f"trial {self._numbers[progress.trial]:3d} " + "  ".join(filter(None, parts)))
 
     def trial_ended(self, result: TrialResult, tally: Tally) -> None:

@@ -245,6 +245,7 @@ def _report(progress: TrialProgress) -> dict[str, Any]:
         "elapsed_s": progress.elapsed_s,
         "blocks": json.dumps(progress.blocks),
         "step_blocks": json.dumps(progress.step_blocks),
+        "detail": progress.detail,
         "low": progress.low,
         "high": progress.high,
         "accept_length": progress.accept_length,
@@ -265,6 +266,7 @@ def _progress(job: TrialJob, report: dict[str, Any]) -> TrialProgress:
         steps_per_s=report["steps_per_s"],
         blocks=tuple(json.loads(report["blocks"])),
         step_blocks=tuple(json.loads(report["step_blocks"])),
+        detail=report["detail"],
     )
 
 

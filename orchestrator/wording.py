@@ -43,6 +43,12 @@ def accept_text(result: TrialResult) -> str:
     return "" if length is None else f"{length:.2f}"
 
 
+def phase_text(progress: TrialProgress) -> str:
+    """Say what a trial is at, and within its start at what."""
+    detail = f": {progress.detail}" if progress.detail else ""
+    return f"{progress.phase.value}{detail}"
+
+
 def progress_text(progress: TrialProgress | None) -> str:
     """Write the rate of a running trial so far, once there is one."""
     if progress is None or progress.tok_s is None:
