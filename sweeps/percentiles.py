@@ -33,9 +33,9 @@ def percentile_interval(
     ordered = sorted(values)
     n = len(ordered) if independent is None else min(len(ordered), max(1, independent))
     low, high = _ranks(n, percentile, (1 - confidence) / 2)
-    step = len(ordered) / n
-    least = ordered[int((low - 1) * step)] if low >= 1 else None
-    most = ordered[ceil(high * step) - 1] if high <= n else None
+    # In whole numbers: a rank that rounding lifts lies beyond the last value.
+    least = ordered[(low - 1) * len(ordered) // n] if low >= 1 else None
+    most = ordered[-(-high * len(ordered) // n) - 1] if high <= n else None
     return Interval(
         percentile_of(ordered, percentile), least, None if most is None or isinf(most) else most
     )

@@ -16,6 +16,8 @@ CHUNKED_PREFILL_TOKENS = 8192
 TRUE = ("1", "true", "True", "TRUE")
 
 _SHOWN_VARIABLES = ("NCCL_", "SGLANG_", "CUDA_", "TRTLLM_")
+_OF_THE_LAUNCH = ("NCCL_", "SGLANG_", "OMP_")
+"""What other variables say is of the place, or the same for every launch."""
 _NOT_OF_THE_LAUNCH = ("host", "port", "nccl_port", "log_level")
 _RESOLVED_LATE: Mapping[str, Value] = {
     "speculative_moe_runner_backend": "auto",
@@ -172,5 +174,6 @@ def whole(args: Mapping[str, Value], name: str, default: int) -> int:
 def launch_digest(given: Mapping[str, Value], environment: Mapping[str, str]) -> str:
     """Return what tells one launch from another."""
     flags = {n: v for n, v in given.items() if n not in _NOT_OF_THE_LAUNCH}
-    variables = {n: v for n, v in environment.items() if n in ENVIRONMENT}
+    told = [n for n in environment if n in ENVIRONMENT and n.startswith(_OF_THE_LAUNCH)]
+    variables = {name: environment[name] for name in told}
     return digest([flags, variables])

@@ -61,7 +61,7 @@ def _terminate(process: subprocess.Popen[str]) -> None:
 def test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial(
     tmp_path: Path, end: Callable[[subprocess.Popen[str]], None], words: tuple[str, ...]
 ) -> None:
-    write_space(tmp_path, "cut", trials=2, max_tokens=200_000)
+    write_space(tmp_path, "cut", trials=2, max_tokens=60_000)
     with started(tmp_path, "sweep", "cut.py", *words) as process:
         port = wait_for_phase(tmp_path, "measuring")
         end(process)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sweeps import latencies
@@ -166,3 +166,14 @@ def test_a_late_client_marks_percentiles_and_leaves_means_alone() -> None:
         assert marked.provisional
         assert marked.value == known(of(record)).value
     assert latencies.tpot(late) == latencies.tpot(record)
+
+
+@example(21, 19, 0.9)
+@given(st.integers(1, 400), st.integers(1, 400), st.floats(0.01, 0.99))
+def test_ranks_stay_within_the_values_however_few_they_are_worth(
+    count: int, worth: int, percentile: float
+) -> None:
+    values = [float(i) for i in range(count)]
+    found = percentile_interval(values, percentile, independent=worth)
+    assert found.low is None or found.low <= found.value
+    assert found.high is None or found.value <= found.high <= values[-1]
