@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from infra.gpus import GpuView
+from infra.redaction import MASK, Redactor, is_secret_name
 
 LIMIT_S = 30.0
 """Wall seconds for all of it."""
@@ -25,10 +26,6 @@ LIMIT_S = 30.0
 _STACK_LIMIT_S = 5.0
 _MOST_STACKS = 12
 _MOST_LISTED = 500
-_LEAST_SECRET_CHARS = 6
-_MASK = "***"
-_SECRET_NAME = re.compile(r"(?i)TOKEN|KEY|SECRET|PASSW|CREDENTIAL")
-_SECRET_FLAG = re.compile(r"(?i)^--[\w-]*(?:api-key|token|secret|password)$")
 _SECRET_SETTING = re.compile(
     r"(?i)(\b\w*(?:api_key|secret|password|hf_token|access_token)[\"']?\s*[=:]\s*)"
     r"(['\"])(?:(?!\2)[^\n])*\2"
@@ -177,13 +174,10 @@ def _wchan(pid: int) -> str:
 
 def _title(process: psutil.Process) -> str:
     """Return the command line without the values of secrets."""
-    words = process.cmdline()
-    hidden = [
-        _MASK if before and _SECRET_FLAG.match(before) else word
-        for before, word in zip(["", *words], words, strict=False)
-    ]
+    hidden = Redactor(()).data(process.cmdline())
+    words = hidden if isinstance(hidden, list) else []
     # A program may be its own argument, line by line.
-    return " ".join(hidden).strip().replace("\n", "\\n") or f"[{process.name()}]"
+    return " ".join(map(str, words)).strip().replace("\n", "\\n") or f"[{process.name()}]"
 
 
 def _environments(tree: Sequence[psutil.Process]) -> str:
@@ -197,9 +191,7 @@ def _environment(process: psutil.Process) -> dict[str, str]:
         found = process.environ()
     except (psutil.Error, OSError) as error:
         return {"": f"not to be had: {error!r}"}
-    return {
-        name: _MASK if _SECRET_NAME.search(name) else value for name, value in sorted(found.items())
-    }
+    return {name: MASK if is_secret_name(name) else value for name, value in sorted(found.items())}
 
 
 def _is_scheduler(process: psutil.Process) -> bool:
@@ -270,29 +262,20 @@ def find_py_spy() -> str | None:
     return str(beside) if beside.is_file() else shutil.which("py-spy")
 
 
-def _is_telling(value: str) -> bool:
-    """Tell a secret from a switch or a number that is only named like one."""
-    return len(value) >= _LEAST_SECRET_CHARS and not value.isdigit()
-
-
 class _Masker:
     """Hides the values of secrets wherever they turn up."""
 
     def __init__(self, tree: Sequence[psutil.Process]) -> None:
-        self._secrets: set[str] = set()
+        variables: Mapping[str, str] = {}
         for process in tree[:1]:
             with suppress(psutil.Error, OSError):
-                for name, value in process.environ().items():
-                    if _SECRET_NAME.search(name) and _is_telling(value):
-                        self._secrets.add(value)
+                variables = process.environ()
+        self._redactor = Redactor.from_environment(variables)
 
     def applied_to(self, collect: Callable[[], str]) -> Callable[[], str]:
         """Return the same collector with its text masked."""
 
         def masked() -> str:
-            text = _SECRET_SETTING.sub(rf"\1\2{_MASK}\2", collect())
-            for secret in self._secrets:
-                text = text.replace(secret, _MASK)
-            return text
+            return self._redactor.text(_SECRET_SETTING.sub(rf"\1\2{MASK}\2", collect()))
 
         return masked

@@ -6,8 +6,8 @@ import json
 import os
 from pathlib import Path
 
+from infra.redaction import Redactor
 from orchestrator.journal import DiskError, Journal, sync_folder
-from orchestrator.redaction import Redactor
 
 SPOOL = "spool"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from orchestrator.redaction import Redactor
+from infra.redaction import Redactor
 from sweeps.problems import BadInputError, Problem
 
 VERSION = 1

@@ -13,6 +13,7 @@ from infra import reaper
 from infra.host_lock import HostInUseError, host_lock, owner_text
 from infra.leftovers import Leftover, LeftoverKind, find_leftovers, remove
 from infra.probing.facts import HostFacts
+from infra.redaction import RedactingFilter
 from infra.runtime_folder import RuntimeFolderError
 from orchestrator.choices import Driver, HostChoice
 from orchestrator.display import follower_for
@@ -22,7 +23,6 @@ from orchestrator.health import SweepHealth
 from orchestrator.host_check import load_probed
 from orchestrator.pages import print_summary
 from orchestrator.rebuild import Rebuilt, rebuild, recover
-from orchestrator.redaction import RedactingFilter
 from orchestrator.refusals import bad_option, locked
 from orchestrator.search.known import KnownHost, KnownRules
 from orchestrator.search.study import StudySearch

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import psutil
 
+from infra.redaction import is_secret_name
 from infra.sglang.flags import FLAGS, spelled
 from sweeps.axes import is_environment
 from sweeps.effects import Mismatch, mismatches
@@ -30,7 +31,6 @@ SCHEDULER_TITLE = "sglang::scheduler"
 
 _WATCHED = re.compile(r"(NCCL|SGLANG|CUDA)_\w+|OMP_NUM_THREADS")
 _OF_ONE_START = frozenset({"SGLANG_RUN_ID"})
-_SECRET = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 _LONGEST_LINE = 2000
 """The dump of all arguments is longer, and no remark on one of them."""
 
@@ -241,7 +241,7 @@ def _variables(
 
 
 def _may_show(name: str, settings: Mapping[str, Value]) -> bool:
-    if _SECRET.search(name):
+    if is_secret_name(name):
         return False
     if is_environment(name):
         return name in settings or (bool(_WATCHED.fullmatch(name)) and name not in _OF_ONE_START)
@@ -252,7 +252,7 @@ def _watched(environment: Mapping[str, str], asked: frozenset[str]) -> dict[str,
     return {
         name: value
         for name, value in environment.items()
-        if not _SECRET.search(name) and (name in asked or _WATCHED.fullmatch(name))
+        if not is_secret_name(name) and (name in asked or _WATCHED.fullmatch(name))
     }
 
 

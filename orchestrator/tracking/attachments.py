@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.redaction import Redactor
+from infra.redaction import Redactor
 
 MAX_FILE_BYTES = 5 * 1024 * 1024
 

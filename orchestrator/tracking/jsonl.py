@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 
-from orchestrator.redaction import Redactor
+from infra.redaction import Redactor
 from orchestrator.tracking.seam import Sample, SweepCard, TrialCard
 from sweeps.results import TrialResult
 

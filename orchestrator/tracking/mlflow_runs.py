@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.redaction import Redactor
+from infra.redaction import Redactor
 from orchestrator.tracking.legal import Texts, batches, legal_names, legal_texts, name_tags
 from orchestrator.tracking.legal import value_file as value_file_of
 from orchestrator.tracking.mlflow_api import MlflowApi

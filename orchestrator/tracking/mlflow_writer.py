@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
+from infra.redaction import Redactor
 from orchestrator.files import write_json
 from orchestrator.journal import DiskError
-from orchestrator.redaction import Redactor
 from orchestrator.tracking.events import (
     Event,
     SweepEnded,

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from orchestrator.redaction import Redactor
+from infra.redaction import Redactor
 from sweeps.problems import BadInputError, Problem
 
 VARIABLE = "MLFLOW_TRACKING_URI"

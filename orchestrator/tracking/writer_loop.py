@@ -9,7 +9,7 @@ from threading import Event as Flag
 from threading import Thread
 from typing import Protocol
 
-from orchestrator.redaction import Redactor
+from infra.redaction import Redactor
 from orchestrator.tracking.events import Event, SweepEnded
 from orchestrator.tracking.outbox import Entry, Outbox
 

@@ -78,11 +78,11 @@ def test_all_of_a_hanging_tree_is_kept_without_its_secrets(server: Process, tmp_
     assert {"log_tail.txt", "processes.txt", "environment.json", "sockets.txt"} <= set(files)
     assert {"shared_memory.txt", "gpus.txt", f"stacks/{server.pid}.txt"} <= set(files)
     assert _read(folder, "log_tail.txt").splitlines() == [
-        "loading", "token is ***", "ServerArgs(api_key='***', port=1)", "true story",
+        "loading", "token is [redacted]", "ServerArgs(api_key='[redacted]', port=1)", "true story",
     ]  # fmt: skip
     root, scheduler = _read(folder, "processes.txt").splitlines()
     assert f"pid={server.pid} " in root
-    assert "--api-key *** --port 1" in root
+    assert "--api-key [redacted] --port 1" in root
     assert f"ppid={server.pid} " in scheduler
     assert "title=sglang::scheduler_TP0" in scheduler
     for column in ("state=", "cpu_s=", "rss_mib=", "wchan="):
@@ -90,7 +90,7 @@ def test_all_of_a_hanging_tree_is_kept_without_its_secrets(server: Process, tmp_
     environments = json.loads(_read(folder, "environment.json"))
     assert len(environments) == 2, "the root's and a scheduler's"
     for environment in environments.values():
-        assert (environment["HF_TOKEN"], environment["NCCL_PROTO"]) == ("***", "LL")
+        assert (environment["HF_TOKEN"], environment["NCCL_PROTO"]) == ("[redacted]", "LL")
     assert "LISTEN 127.0.0.1:" in _read(folder, "sockets.txt")
     assert "pid=4711 used=40" in _read(folder, "gpus.txt")
     assert "MiB free of" in _read(folder, "shared_memory.txt")

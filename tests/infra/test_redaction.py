@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from infra.redaction import MASK, RedactingFilter, Redactor, is_secret_name
 from orchestrator.files import Spool, write_json
-from orchestrator.redaction import MASK, RedactingFilter, Redactor, is_secret_name
 from orchestrator.tracking.events import SweepStarted, TrialEnded
 from orchestrator.tracking.jsonl import JsonlTracker
 from orchestrator.tracking.outbox import Outbox
@@ -121,7 +121,7 @@ def test_the_tracker_without_a_store_holds_no_secret(planted: list[str], tmp_pat
 def test_logs_hold_no_secret(planted: list[str], tmp_path: Path) -> None:
     handler = logging.FileHandler(tmp_path / "driver.log")
     handler.addFilter(RedactingFilter())
-    logger = logging.getLogger("orchestrator.test_redaction")
+    logger = logging.getLogger("infra.test_redaction")
     logger.addHandler(handler)
     try:
         for value in planted:
