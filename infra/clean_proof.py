@@ -119,7 +119,9 @@ class _Held:
 
 def _held(reservation: Reservation, host: LocalHost) -> _Held:
     found = reaper.find_tagged(reservation.sweep, reservation.trial)
-    ports = [port for port in reservation.ports if not host.is_port_free(port)]
+    # Not the derived ones: few servers open them, and any program of the machine may have come.
+    ours = (reservation.port, reservation.rendezvous_port)
+    ports = [port for port in ours if not host.is_port_free(port)]
     return _Held([one.pid for one in found], ports)
 
 

@@ -268,7 +268,7 @@ def test_a_port_that_stays_held_is_named_with_its_holder(
     monkeypatch.setattr(clean_proof, "LEAST_WAIT_WALL_S", 0.3)
     place = premises(NoGpus())
     with place.reserve("s", "t", tmp_path) as reservation:
-        port = reservation.ports[-1]
+        port = reservation.rendezvous_port
         with socket.create_server(("127.0.0.1", port)):
             report = place.prove_clean(reservation, 0.1)
         (left,) = report.left
@@ -367,3 +367,12 @@ def test_the_runtime_folder_is_empty_after_it_all(runtime: RuntimeFolder, tmp_pa
     with premises(NoGpus()).reserve("s", "t", tmp_path):
         assert len(list(runtime.trials.iterdir())) == 1
     assert list(runtime.trials.iterdir()) == list(runtime.ports.iterdir()) == []
+
+
+def test_a_stranger_on_a_derived_port_is_no_leftover() -> None:
+    host, clock = LocalHost(RANGE), ScaledClock(1.0)
+    with host.reserve("s", "t") as lent, socket.socket() as stranger:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stranger.bind(("127.0.0.1", lent.derived_ports[0]))
+        stranger.listen()
+        assert clean_proof.prove_clean(lent, host, NoGpus(), clock, 1.0).clean
