@@ -9,8 +9,8 @@ class Deadlines:
 
     start_s: float = 900.0
     """From the launch to the first generated token, all phases together."""
-    phase_s: float = 300.0
-    """Within one phase of a start, without any sign of progress."""
+    phase_s: float = 600.0
+    """Within one phase of a start, without any sign of progress: cold weights take their time."""
     stop_grace_s: float = 20.0
     """Between asking a server to end and killing it."""
     clean_s: float = 120.0

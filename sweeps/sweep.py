@@ -92,7 +92,7 @@ class Budget:
     gpu_hours: float | None = None
     start_s: float = 900.0
     """From a launch to the first token."""
-    phase_s: float = 300.0
+    phase_s: float = 600.0
     """Within one phase of a start, without anything new in the log."""
     trial_s: float = 1800.0
     silence_s: float = 60.0
