@@ -34,8 +34,7 @@ def _write_space(folder: Path, *, max_tokens: int) -> None:
     plain = "HostSpec(time_scale=200.0)"
     assert plain in text
     text = text.replace(plain, 'HostSpec(time_scale=200.0, scenario="./world.toml")')
-    # A busy machine is slow to start a server, and host seconds are short here.
-    path.write_text(text.replace("trial_s=1e6", "trial_s=1e6, start_s=1e6"))
+    path.write_text(text)
 
 
 def _processes(folder: Path) -> list[psutil.Process]:
