@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from infra import reaper, shared_memory
-from infra.clock import Clock
+from infra.clock import Clock, host_s
 from infra.gpu_floor import MemoryWatch, read_floors
 from infra.gpus import GpuView
 from infra.host import CleanReport, Reservation
@@ -89,18 +89,13 @@ def prove_clean(
         is_waiting = bool(held) and time.monotonic() < wall_until_s
         if late_looks and not is_waiting and not is_settling:
             break
-        clock.sleep_s(max(pause_s, _host_s(clock, _FIRST_PAUSE_WALL_S)))
+        clock.sleep_s(max(pause_s, host_s(clock, _FIRST_PAUSE_WALL_S)))
         pause_s = min(_PAUSE_GROWTH * pause_s, _LONGEST_PAUSE_S)
     restless = [] if is_back or memory.excess() else ["GPU memory does not come to rest"]
     left = [*_words(held), *memory.excess(), *restless, *_remove_files(reservation)]
     reservation.disputed = bool(left)
     skipped = [*memory.skipped(), *_not_overseen()]
     return CleanReport(tuple(left), clock.now_s() - began_s, killed, tuple(skipped))
-
-
-def _host_s(clock: Clock, wall_s: float) -> float:
-    wall_per_host_s = clock.real_s(1.0)
-    return wall_s / wall_per_host_s if wall_per_host_s else 0.0
 
 
 def _reap(reservation: Reservation) -> int:

@@ -59,3 +59,12 @@ class SimulatedClock:
     def real_s(self, duration_s: float) -> float:
         """Return zero: simulated time costs none."""
         return 0.0
+
+
+def host_s(clock: Clock, wall_s: float) -> float:
+    """Return how much of the host's time passes in a span on the wall: none where it is simulated.
+
+    The other way round than `Clock.real_s`.
+    """
+    wall_per_host_s = clock.real_s(1.0)
+    return wall_s / wall_per_host_s if wall_per_host_s else 0.0

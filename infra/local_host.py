@@ -21,6 +21,9 @@ from infra.guard_link import Exited, GuardLink, Heartbeat, Refused, Started, Sto
 from infra.host import Command, HostError, Reservation, StopReport
 from infra.runtime_folder import RuntimeFolderError
 
+PORTS = (31000, 31999)
+"""Where servers listen, unless somebody says otherwise; both ends are included."""
+
 START_WAIT_S = 60.0
 """Wall seconds that a guard gets to start the program; more than the guard itself waits."""
 
@@ -36,7 +39,7 @@ _log = logging.getLogger(__name__)
 class LocalHost:
     """Runs servers on this machine. Ports come from a range, both ends included."""
 
-    def __init__(self, port_range: tuple[int, int] = (31000, 31999)) -> None:
+    def __init__(self, port_range: tuple[int, int] = PORTS) -> None:
         first, last = port_range
         if not 0 < first <= last < 65536:
             raise ValueError(f"not a range of ports: {first} to {last}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from infra.clock import Clock
+from infra.clock import Clock, host_s
 from infra.host import Process
 from infra.sglang.logs import explain_exit
 from infra.sglang.signatures import Moment
@@ -241,7 +241,7 @@ class _StartWatch:
 
     @property
     def _silence_limit_s(self) -> float:
-        least_s = self._host_s(self._patience.least_silence_wall_s)
+        least_s = host_s(self._clock, self._patience.least_silence_wall_s)
         return max(self._plan.deadlines.phase_s, least_s)
 
     @property
@@ -254,17 +254,13 @@ class _StartWatch:
 
     def _pause_s(self) -> float:
         """Return how long to sleep: never past a deadline."""
-        poll_s = max(self._patience.poll_s, self._host_s(self._patience.least_poll_wall_s))
+        poll_s = max(self._patience.poll_s, host_s(self._clock, self._patience.least_poll_wall_s))
         if self._simulated:
             poll_s = _SIMULATED_POLL_S
         return max(0.0, min(poll_s, self._left_s, self._silence_left_s))
 
     def _grace_s(self, duration_s: float) -> float:
-        return max(duration_s, self._host_s(self._patience.least_grace_wall_s))
-
-    def _host_s(self, wall_s: float) -> float:
-        wall_per_host_s = self._clock.real_s(1.0)
-        return wall_s / wall_per_host_s if wall_per_host_s else 0.0
+        return max(duration_s, host_s(self._clock, self._patience.least_grace_wall_s))
 
     def _hang(self, what: str) -> NoReturn:
         phase = self._log.phase

@@ -15,6 +15,7 @@ from infra.sglang.flags import NEWEST
 from orchestrator.early_stop import EarlyStop
 from orchestrator.events import Follower, SweepStart, Tally
 from orchestrator.files import read_json, write_json
+from orchestrator.goals import ranking_of
 from orchestrator.health import SweepHealth
 from orchestrator.job import (
     OUTPUTS_FILE,
@@ -33,7 +34,6 @@ from sweeps.hosts import HostSpec
 from sweeps.ledger import Ledger, ledger
 from sweeps.pins import first_plain, pins
 from sweeps.quality import Outputs, judge
-from sweeps.ranking import rank
 from sweeps.records import Baseline
 from sweeps.results import Outcome, TrialResult
 from sweeps.search.claims import Claim
@@ -325,12 +325,7 @@ class SweepRun:
         That is the best plain decode; where it leads itself, the baseline of all defaults.
         """
         asked = [job.purpose for job in self.open_jobs] + [r.purpose for r in self._results]
-        ranking = rank(
-            self._results,
-            self.sweep.objective.metric,
-            higher_is_better=self.sweep.objective.higher_is_better,
-            limits=self.sweep.objective.limits,
-        )
+        ranking = ranking_of(self.sweep.objective, self._results)
         if ranking.best is None:
             return None
         best_plain = ranking.plain.config if ranking.plain else self.sweep.space.plain()

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from statistics import fmean
 
+from infra.clock import host_s
 from infra.engines import complete, place_variables
 from infra.evidence import LIMIT_S, Subject, keep_evidence
 from infra.host import Command, HostError, Process, Reservation
@@ -138,7 +139,7 @@ class _TrialRun:
                 self._job.sweep.workload,
                 self._tools.client,
                 plan.url,
-                max(self._job.sweep.budget.silence_s, self._host_s(LEAST_SILENCE_WALL_S)),
+                max(self._job.sweep.budget.silence_s, host_s(self._clock, LEAST_SILENCE_WALL_S)),
                 self._job.config.is_plain,
                 self,
             )
@@ -335,11 +336,6 @@ class _TrialRun:
                 raise TrialEndError(Outcome.HUNG, f"silent while {self._phase.value}")
         if record.broken and len(record.broken) == len(record.requests):
             raise TrialEndError(Outcome.FAILED, f"every request broke: {record.broken[0].detail}")
-
-    def _host_s(self, wall_s: float) -> float:
-        """Return how much of the host's time passes in a span on the wall."""
-        wall_per_host_s = self._clock.real_s(1.0)
-        return wall_s / wall_per_host_s if wall_per_host_s else 0.0
 
     def left_s(self) -> float:
         """Return how much of the trial's time is left."""

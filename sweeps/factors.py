@@ -11,10 +11,8 @@ from sweeps.config import Config
 from sweeps.intervals import Interval, interval_of, quotient
 from sweeps.ranking import Standing, rank
 from sweeps.results import Estimate, TrialResult
+from sweeps.search.roles import drafting_of
 from sweeps.values import Value
-
-DRAFTING = ("speculative_", "ngram_")
-"""How the names of settings begin on which accept length depends."""
 
 AGREEMENT_FRACTION = 0.02
 """The product of the factors and the rate may differ by this much: edges of requests and rounding
@@ -92,11 +90,6 @@ def ceiling_of(
     if type(drafted) is not int:
         return None
     return Ceiling(float(drafted), "tokens each, were every draft accepted")
-
-
-def drafting_of(config: Config) -> dict[str, Value]:
-    """Return the settings on which accept length depends."""
-    return {name: value for name, value in config.items() if name.startswith(DRAFTING)}
 
 
 @dataclass(frozen=True, slots=True)

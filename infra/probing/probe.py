@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from infra.engines import ENGINES, INHERITED, emulated_environment
+from infra.local_host import PORTS
 from infra.probing.cache import Validity, keep, read_software, stamps_of
 from infra.probing.facts import GpuFacts, HostFacts, NcclFile, Note, Room, Software, System
 from infra.probing.links import Links
@@ -24,9 +25,6 @@ from sweeps.values import digest
 
 FILES_S = 20.0
 """For what is read from files; a network that hangs is not waited for."""
-
-PORTS = (31000, 31999)
-"""Where servers of ours listen."""
 
 _MORE_S = 5.0
 """So that a program's own deadline comes first, with its better reason."""
