@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import paramiko  # type: ignore[import-untyped]  # it comes without types
+import paramiko
 import psutil
 import pytest
 
@@ -159,7 +159,7 @@ def spec_line(sweep: str, log_path: Path, *, lease_s: float) -> bytes:
 class Remote:
     """The owner's end of a remote guard."""
 
-    stdin: paramiko.ChannelStdinFile
+    stdin: paramiko.ChannelFile
     stdout: paramiko.ChannelFile
 
     def order(self, line: bytes) -> None:

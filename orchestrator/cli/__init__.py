@@ -1,0 +1,24 @@
+"""The command line: parse, call, print.
+
+Exit codes: 0 done, 2 bad input, 3 no trial, 4 a host is not ready, 130 cut.
+"""
+
+import typer
+
+from orchestrator.cli.reviewing import explain, export, trials, ui
+from orchestrator.cli.running import check, plan, sweep
+from orchestrator.cli.tending import clean, emulate, rebuild
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help and errors: the framed ones cost half of the start
+    help="Sweeps of speculative decoding and communication settings for SGLang.",
+)
+
+FOREIGN_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+for _command in (sweep, check, plan, trials, explain, export, ui, rebuild, clean):
+    app.command()(_command)
+app.command(context_settings=FOREIGN_FLAGS)(emulate)

@@ -1,0 +1,92 @@
+"""Commands that show what came out and take it to production."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.options import (
+    DEFAULT_STATE,
+    AsJson,
+    StateDir,
+    SweepId,
+    bad_input_exits,
+    print_json,
+)
+from orchestrator.exit_codes import NO_TRIAL
+
+
+def trials(
+    state_dir: StateDir = DEFAULT_STATE,
+    sweep_id: SweepId = None,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for spreadsheets.")] = False,
+) -> None:
+    """List the trials of all sweeps, or of one."""
+    from orchestrator.commands import trial_rows
+    from orchestrator.pages import print_trials
+
+    with bad_input_exits():
+        rows = trial_rows(state_dir, sweep_id)
+    if as_json:
+        print_json(rows)
+    elif as_csv:
+        from orchestrator.frame import trials_frame
+
+        typer.echo(trials_frame(rows).to_csv(index=False), nl=False)
+    else:
+        print_trials(rows)
+
+
+def explain(
+    trial: Annotated[str, typer.Argument(help="A trial's id, its number, or `best`.")],
+    state_dir: StateDir = DEFAULT_STATE,
+    sweep_id: SweepId = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a trial measured, what it did not, and what may be concluded from it."""
+    from orchestrator.commands import explain_trial
+    from orchestrator.pages import print_explanation
+
+    with bad_input_exits():
+        explanation = explain_trial(state_dir, trial, sweep_id)
+    if explanation is None:
+        typer.echo("No trial of this sweep was measured, so there is no best one.", err=True)
+        raise typer.Exit(NO_TRIAL)
+    if as_json:
+        print_json(explanation.as_data())
+    else:
+        print_explanation(explanation)
+
+
+def export(
+    state_dir: StateDir = DEFAULT_STATE,
+    sweep_id: SweepId = None,
+    form: Annotated[str, typer.Option("--format", help="json or sh.")] = "sh",
+    output: Annotated[Path | None, typer.Option(help="A file; standard output if none.")] = None,
+) -> None:
+    """Write the best configuration of the newest sweep, or of one named."""
+    from orchestrator.commands import export_best
+
+    with bad_input_exits():
+        text = export_best(state_dir, sweep_id, form)
+    if text is None:
+        typer.echo("No trial of this sweep was measured, so there is nothing to export.", err=True)
+        raise typer.Exit(NO_TRIAL)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        output.write_text(text)
+        if form == "sh":
+            output.chmod(0o755)
+
+
+def ui(
+    state_dir: StateDir = DEFAULT_STATE,
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
+) -> None:
+    """Serve the MLflow UI on the loopback until Ctrl-C."""
+    from orchestrator.commands import serve
+
+    with bad_input_exits():
+        serve(state_dir, port, lambda address: typer.echo(f"MLflow UI: {address} (Ctrl-C ends)"))
