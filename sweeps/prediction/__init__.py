@@ -1,1 +1,1 @@
-"""What is computed before it is measured: step time fitted, accept length given, the whole space."""
+"""What is computed before it is measured: step times fitted, rates of the whole space predicted."""

@@ -1,4 +1,4 @@
-"""Who knows an accept length without starting a server: the seam to the replay of recorded output."""
+"""Who knows accept lengths without a server: the seam to the replay of recorded output."""
 
 from typing import Protocol
 
