@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from infra.emulated.drafting.ngram import NgramDrafter, NgramShape
 from infra.emulated.text import BUILT_IN, Kind, kind_of, seed_of, tokenize
+from sweeps.drafting.ngram import NgramDrafter, NgramShape
 from sweeps.workloads import Workload
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from infra.emulated.cost import StepCost, kv_room_tokens, step_cost
 from infra.emulated.drafting.drafter import RequestDrafter, make_drafter
-from infra.emulated.drafting.ngram import NgramDrafter
 from infra.emulated.serving.prefix_cache import PrefixCache
 from infra.emulated.settings import Settings
 from infra.emulated.text import (
@@ -27,6 +26,7 @@ from infra.emulated.text import (
     tokenize,
 )
 from infra.emulated.truth import HostTruth, NoiseLevels
+from sweeps.drafting.ngram import NgramDrafter
 from sweeps.values import digest
 
 _MISVERIFIED_STEPS = 16

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from infra.emulated.drafting.chain import ChainDrafter
-from infra.emulated.drafting.ngram import MatchWindow, NgramDrafter, NgramShape
 from infra.emulated.settings import Algorithm, Settings
 from infra.emulated.truth import HostTruth, hit_rates
+from sweeps.drafting.ngram import MatchWindow, NgramDrafter, NgramShape
+
+NODE_LIMIT = 1_000_000
+"""The emulator's own limit (about 70,000 tokens of text); a larger capacity counts as this."""
 
 
 class RequestDrafter(Protocol):
@@ -68,7 +71,7 @@ def ngram_shape(settings: Settings) -> NgramShape:
         min_breadth=settings.min_breadth,
         max_breadth=settings.max_breadth,
         by_likelihood=settings.match_type == "PROB" and not windowed,
-        capacity_nodes=settings.capacity_nodes,
+        capacity_nodes=min(settings.capacity_nodes, NODE_LIMIT),
         sam_budget=settings.sam_budget,
         window=MatchWindow(settings.min_match, settings.max_match) if windowed else None,
         inserts_behind=settings.ngram_inserts_behind,

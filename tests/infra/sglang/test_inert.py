@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.emulated.drafting.ngram import NgramDrafter, NgramShape
 from infra.machine import Interconnect, Machine
 from infra.sglang.flags import ENVIRONMENT, FLAGS, NEWEST
 from infra.sglang.inert import collapse, equal_values, inert_axes, inert_settings, partly_inert
 from infra.sglang.inert_rules import INERT_RULES
+from sweeps.drafting.ngram import NgramDrafter, NgramShape
 from sweeps.values import Value
 
 Settings = Mapping[str, Value]

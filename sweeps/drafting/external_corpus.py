@@ -6,7 +6,7 @@ string yields one anchor for each class of its suffixes that were seen in the sa
 
 from collections.abc import Sequence
 
-from infra.emulated.drafting.draft_tree import (
+from sweeps.drafting.draft_tree import (
     BreadthSchedule,
     Growing,
     grow_by_likelihood,

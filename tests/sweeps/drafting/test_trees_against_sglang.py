@@ -14,8 +14,8 @@ from infra.emulated.text import Kind
 from infra.sglang_cpu.build import build
 from infra.sglang_cpu.launch import server_variables
 from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
-from tests.infra.emulated.ngram_cases import Order, Transcript, play, random_cases
-from tests.infra.emulated.test_drafter import COMPARED, COMPARED_CASES
+from tests.sweeps.drafting.ngram_cases import Order, Transcript, play, random_cases
+from tests.sweeps.drafting.test_ngram import COMPARED, COMPARED_CASES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -8,7 +8,7 @@ at once accepts one to eight tokens too many per request.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.emulated.drafting.draft_tree import (
+from sweeps.drafting.draft_tree import (
     PAD_ID,
     BreadthSchedule,
     DraftTree,
@@ -17,9 +17,9 @@ from infra.emulated.drafting.draft_tree import (
     merged,
     written,
 )
-from infra.emulated.drafting.external_corpus import ExternalCorpus, name_hash
-from infra.emulated.drafting.trie import Child, NgramTrie, Node, Writer
-from infra.emulated.drafting.trie_drafts import trie_tree_by_likelihood, trie_tree_by_recency
+from sweeps.drafting.external_corpus import ExternalCorpus, name_hash
+from sweeps.drafting.trie import Child, NgramTrie, Node, Writer
+from sweeps.drafting.trie_drafts import trie_tree_by_likelihood, trie_tree_by_recency
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from infra.emulated.drafting.draft_tree import DraftTree
-from infra.emulated.drafting.ngram import NgramDrafter, NgramRequest, NgramShape
 from infra.emulated.text import Kind, TargetStream
+from sweeps.drafting.draft_tree import DraftTree
+from sweeps.drafting.ngram import NgramDrafter, NgramRequest, NgramShape
 
 Order = dict[str, object]
 _CORPUS_NAMES = ("a", "corpus-1", "12345678", "/data/a/path/that/is/long.jsonl", "über")

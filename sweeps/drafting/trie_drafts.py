@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from heapq import nsmallest
 
-from infra.emulated.drafting.draft_tree import BreadthSchedule, Growing, grow_by_likelihood
-from infra.emulated.drafting.trie import Child, NgramTrie
+from sweeps.drafting.draft_tree import BreadthSchedule, Growing, grow_by_likelihood
+from sweeps.drafting.trie import Child, NgramTrie
 
 LEAF: dict[int, int] = {}
 """Stands for the children of every draft that has none; most never get any."""
@@ -18,7 +18,8 @@ def trie_tree_by_recency(
 ) -> Growing:
     """Grow breadth first from each matched string in turn, until `left` drafts are found.
 
-    The same as `grow_by_recency`, written out: an emulated server spends most of its time here.
+    The same as `grow_by_recency`, written out: servers that are emulated, and replays, spend most
+    of their time here.
     """
     tree: Growing = [{}]
     for matched, anchor in anchors:

@@ -9,8 +9,6 @@ is the stalest, longer ones before shorter ones.
 
 from collections.abc import Sequence
 
-NODE_LIMIT = 1_000_000
-"""The emulator's own limit (about 70,000 tokens of text); a larger capacity counts as this."""
 TEXT_LIMIT = 4_000_000
 """What was not touched for this many inserted tokens is dropped, even with nodes to spare."""
 _DEAD = -1
@@ -67,7 +65,7 @@ class NgramTrie:
         self, depth: int, capacity_nodes: int, *, skipped: int = 0, counts: bool = False
     ) -> None:
         self.depth = depth
-        self.capacity_nodes = min(capacity_nodes, NODE_LIMIT)
+        self.capacity_nodes = capacity_nodes
         if self.capacity_nodes <= depth:
             raise ValueError(f"a trie of depth {depth} needs more than {capacity_nodes} nodes")
         self.epoch = 0

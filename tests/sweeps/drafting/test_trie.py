@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.emulated.drafting.trie import Child, NgramTrie, Writer
+from sweeps.drafting.trie import Child, NgramTrie, Writer
 
 
 class LiteralTrie:
@@ -62,7 +62,7 @@ def test_strings_after_every_insertion(seed: int) -> None:
 
 
 def test_what_is_never_touched_again_goes_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.emulated.drafting.trie.TEXT_LIMIT", 500)
+    monkeypatch.setattr("sweeps.drafting.trie.TEXT_LIMIT", 500)
     trie, writer, text = NgramTrie(6, 10**6), Writer(), [7, 8, 9]
     for _ in range(2000):
         trie.insert(text[-6:], len(text), writer)
