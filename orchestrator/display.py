@@ -17,9 +17,9 @@ from orchestrator.wording import (
     phase_text,
     progress_text,
     rate_text,
-    short,
     tally_text,
 )
+from sweeps.naming import short
 from sweeps.results import Outcome, TrialResult
 
 ROWS_SHOWN = 15

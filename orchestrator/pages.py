@@ -8,7 +8,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.wording import short
 from sweeps.axes import conditions, is_environment
 from sweeps.config import Config
 from sweeps.crossover import Load, loads, stops_paying_at
@@ -17,6 +16,7 @@ from sweeps.explaining import Explanation
 from sweeps.launch import LaunchPlan
 from sweeps.ledger import Ledger
 from sweeps.metrics import known_metric
+from sweeps.naming import short
 from sweeps.pareto import Point, front
 from sweeps.ranking import Ranking
 from sweeps.space import values_text
@@ -47,11 +47,7 @@ def print_space(sweep: Sweep) -> None:
         _say(f"rule   {rule.must}: {rule.message}")
     for name, value in sweep.fixed.items():
         _say(f"fixed  {name} = {show(value)}")
-    work = sweep.workload
-    _say(
-        f"load   {work.measured_prompts} {work.prompts} prompts of up to {work.max_tokens} tokens,"
-        f" {work.concurrency} at a time, for at most {work.measure_s:g} s; key {work.key}"
-    )
+    _say(f"load   {sweep.workload}; key {sweep.workload.key}")
     for host in sweep.hosts:
         word = "EMULATED " if host.emulated else ""
         _say(f"host   {host.name}: {word}{host.engine.value}, {host.gpus} GPUs")

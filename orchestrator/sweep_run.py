@@ -222,9 +222,14 @@ class SweepRun:
         planner = self._search.planner
         return None if planner is None else planner.claim(self._results)
 
+    @property
+    def collapsed(self) -> int:
+        """Return how many configurations were asked for that act alike with a known one."""
+        return self._search.collapsed
+
     def ledger(self) -> Ledger:
         """Return where the GPU-hours went."""
-        return ledger(self._results, collapsed=self._search.collapsed)
+        return ledger(self._results, collapsed=self.collapsed)
 
     def tally(self) -> Tally:
         """Sum up where the sweep stands."""

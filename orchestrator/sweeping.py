@@ -28,6 +28,7 @@ from orchestrator.search.known import KnownHost, KnownRules
 from orchestrator.search.study import StudySearch
 from orchestrator.signals import terminate_like_interrupt
 from orchestrator.state import State, new_sweep_id
+from orchestrator.stories import ending
 from orchestrator.sweep_run import Attendants, SweepRun
 from orchestrator.tracking.mlflow_writer import MlflowWriter, check_store
 from orchestrator.tracking.tracking_uri import is_remote, shown_uri, tracking_uri
@@ -75,7 +76,7 @@ def run_sweep(
         hosts = [_with_folder(host, state) for host in sweep.hosts]
         ready = replace(sweep, hosts=hosts)
         status, run = _drive(sweep_id, ready, state, driver, facts, dead, uri)
-        state.write_card(sweep_id, {**card, "status": status})
+        state.write_card(sweep_id, {**card, "status": status, **ending(run)})
         ranking = ranking_of(sweep.objective, run.results)
         print_summary(sweep_id, state_dir, status, ranking, run)
     if status == "interrupted":
@@ -240,6 +241,7 @@ def _card(sweep: Sweep, space_file: Path) -> dict[str, object]:
         "workload": sweep.workload.as_data(),
         "emulated": any(host.emulated for host in sweep.hosts),
         "hosts": [host.as_data() for host in sweep.hosts],
+        "configurations": sweep.space.count().configs,
     }
 
 

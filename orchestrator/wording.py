@@ -2,7 +2,6 @@
 
 from orchestrator.events import SweepStart, Tally
 from orchestrator.job import TrialProgress
-from sweeps.config import Config
 from sweeps.results import Estimate, Outcome, TrialResult
 
 
@@ -15,16 +14,6 @@ def headline(start: SweepStart) -> str:
         where += f": EMULATED, no GPU is used, {scale:g} x faster than life"
     text = f"sweep {start.sweep_id} on {where}; {sweep.budget.trials} trials"
     return text + (f", {start.done_trials} of them done before" if start.done_trials else "")
-
-
-def short(config: Config) -> str:
-    """Write a configuration on a short line: unset and switched-off settings are left out."""
-    shown = [
-        f"{_abbreviated(name)}={value}"
-        for name, value in config.items()
-        if value is not None and value is not False and name != "speculative_algorithm"
-    ]
-    return " ".join([config.algorithm or "plain", *shown])
 
 
 def rate_text(result: TrialResult) -> str:
@@ -83,10 +72,3 @@ def _interval(rate: Estimate) -> str:
         return ""
     sign = "~" if rate.provisional else "±"
     return f" {sign}{(rate.high - rate.low) / 2:.1f}"
-
-
-def _abbreviated(name: str) -> str:
-    for prefix in ("speculative_ngram_", "speculative_", "SGLANG_", "NCCL_"):
-        if name.startswith(prefix):
-            return name.removeprefix(prefix)
-    return name

@@ -29,8 +29,7 @@ class Load:
     @property
     def gain_half_width(self) -> float:
         """Return the half-width of the 95 % interval of the gain: starts differ, and blocks."""
-        spreads = [_relative_half(one) for one in (self.plain, self.speculative)]
-        return self.gain * sqrt(sum(spread * spread for spread in spreads))
+        return gain_half_width(self.speculative, self.plain)
 
     @property
     def winner(self) -> Standing | None:
@@ -60,6 +59,12 @@ def loads(results: Sequence[TrialResult], workload: Workload) -> tuple[Load, ...
         if plain and speculative:
             found.append(Load(concurrency, plain, speculative))
     return tuple(found)
+
+
+def gain_half_width(ours: Standing, theirs: Standing) -> float:
+    """Return half the 95 % interval of one rate over another: starts differ, and blocks."""
+    spreads = [_relative_half(one) for one in (ours, theirs)]
+    return ours.value / theirs.value * sqrt(sum(spread * spread for spread in spreads))
 
 
 def stops_paying_at(table: Sequence[Load]) -> int | None:

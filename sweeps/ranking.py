@@ -33,6 +33,8 @@ class Standing:
 
     starts: int = 1
     """How many starts the value comes from."""
+    used: tuple[str, ...] = ()
+    """The trials that the value comes from."""
 
     @property
     def variant(self) -> str:
@@ -127,7 +129,10 @@ def _standing(group: list[TrialResult], metric: str) -> Standing:
     low, high = _pooled_interval(estimates)
     value = sum(e.value for e in estimates) / len(estimates)
     trials = tuple(r.trial for r in group)
-    return Standing(used[0].config, value, low, high, trials, bool(confirms), len(used))
+    return Standing(
+        used[0].config, value, low, high, trials, bool(confirms), len(used),
+        tuple(r.trial for r in used),
+    )  # fmt: skip
 
 
 def _pooled_interval(estimates: list[Estimate]) -> tuple[float | None, float | None]:

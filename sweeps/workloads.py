@@ -1,7 +1,7 @@
 """What is asked of a server: prompts, sampling, load and how long to measure."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -147,6 +147,19 @@ class Workload:
         if self.file is not None:
             data["prompts"] = f"{FILE}{self.file.name}"
         return data
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, object]) -> "Workload":
+        """Read back what `as_data` wrote; what a newer version added is left out."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{n: v for n, v in data.items() if n in known})  # type: ignore[arg-type] # from as_data
+
+    def __str__(self) -> str:
+        rest = f", then {' and '.join(map(str, self.concurrencies))}" if self.concurrencies else ""
+        return (
+            f"{self.measured_prompts} {self.prompts} prompts of up to {self.max_tokens} tokens,"
+            f" {self.concurrency} at a time{rest}, for at most {self.measure_s:g} s"
+        )
 
     def problems(self) -> list[Problem]:
         """List everything that is wrong with the workload."""

@@ -1,11 +1,13 @@
 """What a sweep may say in the end: the recommendation, its ties, and a gain that was not chosen."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sweeps.config import Config
 from sweeps.intervals import student_quantile
+from sweeps.results import TrialResult
 from sweeps.search.evidence import LAUNCH_WEIGHT, Evidence, Start
 from sweeps.search.standings import Standings, changes
 from sweeps.search.steps import Purpose, Taste
@@ -48,6 +50,32 @@ class Claim:
     settled: bool
     reason: str
     """In words: why it is settled, or what is open."""
+
+    def as_data(self, history: Sequence[TrialResult]) -> dict[str, object]:
+        """Return plain data, for JSON; starts are named by their trials."""
+        gain = self.gain and {
+            "over": dict(self.gain.over), "ratio": self.gain.ratio, "low": self.gain.low,
+            "high": self.gain.high, "trials": [history[at].trial for at in self.gain.starts],
+        }  # fmt: skip
+        return {
+            "recommendation": dict(self.recommendation), "ties": [dict(c) for c in self.ties],
+            "gain": gain, "settled": self.settled, "reason": self.reason,
+        }  # fmt: skip
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any], history: Sequence[TrialResult]) -> "Claim":
+        """Read back what `as_data` wrote, whatever the order of the history is now."""
+        found, gain = data["gain"], None
+        if found is not None:
+            places = {result.trial: place for place, result in enumerate(history)}
+            starts = tuple(sorted(places[t] for t in found["trials"] if t in places))
+            over = Config.of(found["over"])
+            gain = Gain(over, found["ratio"], found["low"], found["high"], starts)
+        recommended, ties = data["recommendation"], data["ties"]
+        return cls(
+            Config.of(recommended), tuple(map(Config.of, ties)), gain,
+            settled=data["settled"], reason=data["reason"],
+        )  # fmt: skip
 
 
 def claim_of(

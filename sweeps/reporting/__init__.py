@@ -1,0 +1,1 @@
+"""What a sweep says in the end: its story, and the pages that tell it."""

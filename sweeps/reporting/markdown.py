@@ -1,0 +1,130 @@
+"""The story of a sweep in Markdown, for a pull request or a note."""
+
+from collections.abc import Iterator, Sequence
+
+from sweeps.naming import short
+from sweeps.phrases import figure, with_interval
+from sweeps.reporting.story import Story
+
+VARIANTS = 10
+"""Rows of the table of variants: what is slower than these interests nobody in a note."""
+
+
+def markdown(story: Story, *, variants: int = VARIANTS) -> str:
+    """Write a story: answer first, then why, and what it does not show."""
+    return "\n".join([*_head(story), *_variants(story, variants), *_loads(story), *_rest(story)])
+
+
+def _head(story: Story) -> Iterator[str]:
+    about = story.about
+    yield f"# {story.word}Sweep {about.sweep}"
+    yield ""
+    if story.emulated:
+        yield (
+            "> **EMULATED**: no model and no GPU took part. These numbers are those of a cost"
+            " model and say nothing about a real host."
+        )
+        yield ""
+    yield f"**{story.headline}**"
+    yield ""
+    yield from _bullets(answer_lines(story))
+
+
+def answer_lines(story: Story) -> list[str]:
+    """Say what stands behind the headline: gain, ties, how sure, for which load and host."""
+    about, answer = story.about, story.answer
+    lines = [f"Gain: {story.gain_text}."] if story.gain_text else []
+    lines += [story.ties_text] if story.ties_text else []
+    lines += answer.sure if answer else ()
+    lines += [f"Load: {about.workload}."] if about.workload else []
+    lines += [f"Where: {ground}." for ground in story.grounds]
+    lines.append(f"Trials: {story.outcomes_text}; the sweep is {about.status}.")
+    if about.trouble:
+        lines.append(f"Why it ended: {about.trouble}.")
+    return lines
+
+
+def _variants(story: Story, most: int) -> Iterator[str]:
+    standings = story.ranking.standings[:most]
+    if not standings:
+        return
+    head = [f"{story.word}{story.about.goal.metric}, {story.unit}", "starts", "trials"]
+    yield from _section("Variants")
+    yield from _table(
+        ["variant", *head],
+        [[short(s.config), with_interval(s), str(s.starts), _numbers(s.used)] for s in standings],
+    )
+    left = len(story.ranking.standings) - len(standings)
+    if left:
+        yield ""
+        yield f"{left} more variants were measured."
+
+
+def _loads(story: Story) -> Iterator[str]:
+    if len(story.loads) < 2:
+        return
+    yield from _section("By concurrency")
+    yield from _table(
+        ["at a time", "wins", f"{story.word}speculation / plain", "speculation"],
+        [
+            [
+                str(load.concurrency),
+                load.verdict,
+                f"{load.gain:.2f} ± {load.gain_half_width:.2f}",
+                short(load.speculative.config),
+            ]
+            for load in story.loads
+        ],
+    )
+    if story.crossing is not None:
+        yield ""
+        yield f"Speculation stops paying at {story.crossing} at a time."
+
+
+def _rest(story: Story) -> Iterator[str]:
+    book = story.ledger
+    if book.total:
+        parts = ", ".join(f"{name} {figure(hours)}" for name, hours in book.spent.items())
+        yield from _section("GPU-hours")
+        yield f"{story.word}{figure(book.total)} GPU-hours: {parts}."
+    if story.failures:
+        yield from _section("Failures")
+        yield from _table(
+            ["what", "outcome", "trials", "said", "hint"],
+            [
+                [f.signature, f.outcome.value, _numbers(f.trials), f.reason, f.hint]
+                for f in story.failures
+            ],
+        )
+    unmoved = [*map(str, story.closed), *map(str, story.inert)]
+    if unmoved:
+        yield from _section("Closed and without effect")
+        yield from _bullets(unmoved)
+    yield from _section("What this does not show")
+    yield from _bullets(story.caveats)
+
+
+def _section(title: str) -> Iterator[str]:
+    yield ""
+    yield f"## {title}"
+    yield ""
+
+
+def _bullets(lines: Sequence[str]) -> Iterator[str]:
+    return (f"- {line}" for line in lines)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield _row(head)
+    yield _row(["---"] * len(head))
+    yield from map(_row, rows)
+
+
+def _row(cells: Sequence[str]) -> str:
+    escaped = (" ".join(cell.split()).replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+def _numbers(trials: Sequence[str]) -> str:
+    """Name trials by their numbers, which end their ids."""
+    return " ".join(trial.rpartition("-")[2] for trial in trials)
