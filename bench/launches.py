@@ -3,8 +3,8 @@
 One process reserves, starts an emulated server under a guard, waits until it answers, stops it and
 proves it clean, 200 times (10 with `--quick`). After a tenth, half and all of them its own file
 descriptors, threads and resident memory are read, the entries of a runtime folder of its own, and
-those of the machine's shared memory; a growth is the last reading minus the first. `launch_s` is
-one whole turn, `proof_s` the proof in it.
+shared-memory segments that came up since and that no process uses; a growth is the last reading
+minus the first. `launch_s` is one whole turn, `proof_s` the proof in it.
 """
 
 import gc
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from infra import runtime_folder
+from infra import runtime_folder, shared_memory
 from infra.clean_proof import prove_clean
 from infra.clock import ScaledClock
 from infra.gpus import NvmlView
@@ -58,6 +58,7 @@ def measure(quick: bool) -> Figures:
     launches = QUICK_LAUNCHES if quick else LAUNCHES
     marks = {max(1, launches // 10): "early", launches // 2: "half", launches: "end"}
     readings: dict[str, Reading] = {}
+    before = shared_memory.segments()
     times = Times()
     host = LocalHost()
     # Below /tmp, since the path of a runtime folder must be short.
@@ -67,7 +68,7 @@ def measure(quick: bool) -> Figures:
         for number in range(1, launches + 1):
             _launch(host, logs, number, times)
             if name := marks.get(number):
-                readings[name] = _read()
+                readings[name] = _read(before)
     return {
         "launches_count": launches,
         **{f"{name}_{what}": value for name, r in readings.items() for what, value in _data(r)},
@@ -122,7 +123,7 @@ def _launch(host: LocalHost, folder: Path, number: int, times: Times) -> None:
     times.whole_s.append(time.perf_counter() - began_s)
 
 
-def _read() -> Reading:
+def _read(before: frozenset[shared_memory.Segment]) -> Reading:
     gc.collect()
     process = psutil.Process()
     runtime = RuntimeFolder.of_user()
@@ -130,7 +131,7 @@ def _read() -> Reading:
     return Reading(
         process.num_fds(),
         process.num_threads(),
-        _entries(Path("/dev/shm")),
+        len(shared_memory.unused(before)),
         sum(_entries(part) for part in parts),
         process.memory_info().rss,
     )

@@ -1,6 +1,7 @@
 """The life of one trial: plan, start, ready, measure, stop, result. No Ray in it."""
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -49,6 +50,9 @@ EVIDENCE_LINES = 400
 """Last lines of a log that are searched, and kept."""
 
 LEAST_EVIDENCE_WALL_S = 3.0
+
+END_WALL_S = 5.0
+"""What a server that broke off a connection is given to end, so that its own log says why."""
 
 CONTROL_S = 30.0
 """Wall seconds for an answer of a server that is up."""
@@ -103,6 +107,7 @@ class _TrialRun:
         self._plan: LaunchPlan | None = None
         self._workers: WorkerWatch | None = None
         self._start_phase_s: dict[str, float] = {}
+        self._start_phase = ""
         self._signature = ""
         self._dirty = ""
         self._log_lengths: list[float] = []
@@ -203,7 +208,7 @@ class _TrialRun:
         dialect = self._job.sweep.workload.dialect
         with self._ended_by_start():
             report = wait_until_ready(plan, process, self._job.log_path, self._tools, self, dialect)
-        self._workers = report.workers
+        self._workers, self._start_phase = report.workers, ""
         self._start_phase_s = {p.value: round(t, 3) for p, t in report.phase_s.items()}
         self._notes.note("start", {"total_s": report.total_s, "phase_s": self._start_phase_s})
 
@@ -212,6 +217,7 @@ class _TrialRun:
         try:
             yield
         except StartFailure as end:
+            self._start_phase = end.phase.value
             raise TrialEndError(end.outcome, end.reason, signature=end.signature) from end
 
     def check(self) -> None:
@@ -222,6 +228,7 @@ class _TrialRun:
 
     def beat(self, phase: StartPhase) -> None:
         """Take a sign of life of a start."""
+        self._start_phase = phase.value
         self._watch.report(replace(self._sign(), detail=phase.value))
 
     def _read_back(self, plan: LaunchPlan) -> None:
@@ -229,6 +236,7 @@ class _TrialRun:
         try:
             info = self._tools.control(plan.url, CONTROL_S).info()
         except ControlError as error:
+            self._blame_the_server()
             raise TrialEndError(Outcome.FAILED, f"no account of its settings: {error}") from error
         self._version = str(info.get("version") or self._version)
         marks = tags(self._job.sweep_id, self._job.trial)
@@ -283,7 +291,15 @@ class _TrialRun:
             control.abort_all()  # a probe that met its deadline may still run
             control.flush()
         except ControlError as error:
+            self._blame_the_server()
             raise TrialEndError(Outcome.FAILED, f"the caches were not emptied: {error}") from error
+
+    def _blame_the_server(self) -> None:
+        """Give a server that does not answer the time to end, and end the trial if it has."""
+        until_s = time.monotonic() + min(END_WALL_S, self._clock.real_s(END_WALL_S))
+        while not self.should_stop() and time.monotonic() < until_s:
+            time.sleep(0.05)
+        self._check(self._running)
 
     @property
     def _running(self) -> Process:
@@ -380,6 +396,7 @@ class _TrialRun:
             signature=self._signature,
             dirty=self._dirty,
             start_phase_s=self._start_phase_s,
+            start_phase=self._start_phase,
             argv=plan.argv if plan else (),
             env=dict(plan.env) if plan else {},
             log_accept_length=fmean(lengths) if lengths else None,

@@ -35,7 +35,8 @@ class Closed:
     """Trials that failed like that with this value."""
     tried: int
     """All trials with this value that ended by themselves."""
-    phase: str
+    where: str
+    """In words, such as `at graph capture`."""
     together: tuple[Item, ...] = ()
     """Values that cannot be told from it: it is closed only where all of these are, too."""
 
@@ -50,7 +51,7 @@ class Closed:
 
     def __str__(self) -> str:
         what = " with ".join(_text(item) for item in self.items)
-        text = f"{what} failed {self.count} of {self.tried} while {self.phase}"
+        text = f"{what} failed {self.count} of {self.tried} {self.where}"
         text += f" ({self.signature}): closed for host {self.host}"
         if self.together:
             text += f"; {listed([name for name, _ in self.items])} cannot be told apart yet"
@@ -88,7 +89,7 @@ def fault_of(result: TrialResult) -> str:
     """Return the signature by which failures are compared; empty where nothing is learned."""
     if result.outcome not in _TAUGHT:
         return ""
-    hang = f"no progress while {result.phase.value}" if result.outcome is Outcome.HUNG else ""
+    hang = f"no progress {result.where}" if result.outcome is Outcome.HUNG else ""
     return result.signature or hang
 
 
@@ -132,7 +133,7 @@ def _closed(
     first, *others = suspects
     ended = [r for r in results if r.outcome in (*_TAUGHT, *_SUCCEEDED)]
     tried = [r for r in ended if all(_has(r.config, item) for item in suspects)]
-    phases = dict.fromkeys(r.phase.value for r in failed)
+    places = dict.fromkeys(r.where for r in failed)
     return Closed(
         host=failed[0].host,
         axis=first[0],
@@ -140,7 +141,7 @@ def _closed(
         signature=fault,
         count=len(failed),
         tried=len(tried),
-        phase=" or ".join(phases),
+        where=" or ".join(places),
         together=tuple(others),
     )
 

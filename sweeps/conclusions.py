@@ -43,7 +43,7 @@ def may_conclude(evidence: Evidence) -> Iterator[str]:
         case Outcome.INFEASIBLE:
             yield "This configuration does not run on this host with this version of SGLang."
         case Outcome.HUNG:
-            yield f"It made no progress while {evidence.result.phase.value}, for that long."
+            yield f"It made no progress {evidence.result.where}, for that long."
         case Outcome.FAILED | Outcome.CANCELLED:
             yield "Nothing about the configuration."
     yield from _of_the_ceiling(evidence)

@@ -111,8 +111,15 @@ class TrialResult:
     """Of the host as it was probed: results of two fingerprints do not compare."""
     start_phase_s: dict[str, float] = field(default_factory=dict)
     """Host seconds of each phase of the start, as the server's log tells them."""
+    start_phase: str = ""
+    """What the start was at when the trial ended; empty for a server that came up."""
     dirty: str = ""
     """Why the host could not be proved clean after the stop; empty where it was."""
+
+    @property
+    def where(self) -> str:
+        """Say how far it came: `at graph capture` of its start, `while measuring` after it."""
+        return f"at {self.start_phase}" if self.start_phase else f"while {self.phase.value}"
 
     @property
     def may_lead(self) -> bool:
@@ -139,7 +146,7 @@ class TrialResult:
             "quality_note": self.quality_note, "notes": list(self.notes),
             "signature": self.signature, "requested": self.requested,
             "fingerprint": self.fingerprint, "start_phase_s": self.start_phase_s,
-            "dirty": self.dirty,
+            "start_phase": self.start_phase, "dirty": self.dirty,
         }  # fmt: skip
 
     @classmethod

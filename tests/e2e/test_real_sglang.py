@@ -11,10 +11,11 @@ import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from infra.local_host import LocalHost
-from infra.reaper import all_tags
+from infra.reaper import all_tags, find_tagged
 from infra.sglang_cpu.build import build
 from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
 from orchestrator.job import StopOrder, TrialJob, TrialProgress
@@ -22,7 +23,7 @@ from orchestrator.space_file import load_sweep, prepare
 from orchestrator.tools import local_tools
 from orchestrator.trial import run_trial
 from sweeps.config import Config
-from sweeps.results import Outcome
+from sweeps.results import Outcome, Phase
 from tests.e2e.sweeping import ROOT, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -140,3 +141,38 @@ def test_flags_that_sglang_refuses_are_infeasible(
     result = run_trial(job, local_tools(host), _Nobody())
     assert result.outcome is Outcome.INFEASIBLE, result.reason
     assert "no-such-backend" in result.reason
+
+
+class _Killer(_Nobody):
+    """Kills a scheduler once it is measured."""
+
+    def __init__(self, sweep: str) -> None:
+        self.killed: list[int] = []
+        self._sweep = sweep
+
+    def report(self, progress: TrialProgress) -> None:
+        if progress.phase is not Phase.PROBING or self.killed:
+            return
+        for found in find_tagged(self._sweep):
+            if "scheduler" in " ".join(psutil.Process(found.pid).cmdline()):
+                os.kill(found.pid, signal.SIGKILL)
+                self.killed.append(found.pid)
+
+
+def test_a_scheduler_that_is_killed_ends_its_trial_as_failed_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    path = ROOT / "search_spaces" / "cpu_tiny.py"
+    sweep = prepare(load_sweep(path), path)
+    host, killer = sweep.hosts[0], _Killer("real-killed")
+    job = TrialJob(
+        "real-killed", "real-killed", 0, sweep, sweep.space.plain(), host, tmp_path / "trial"
+    )
+    job.folder.mkdir()
+    result = run_trial(job, local_tools(host), killer)
+    assert killer.killed
+    assert result.outcome is Outcome.FAILED, result.reason
+    assert "scheduler" in result.reason
+    assert not result.dirty
+    assert "real-killed" not in all_tags()

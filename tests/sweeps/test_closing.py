@@ -24,7 +24,7 @@ def failed(
 ) -> TrialResult:
     """Make a trial that ended during its start."""
     made = result(number, config, outcome=outcome)
-    return replace(made, signature=signature, phase=Phase.STARTING)
+    return replace(made, signature=signature, phase=Phase.STARTING, start_phase="graph capture")
 
 
 def worked(number: int, config: Config, purpose: str = "search") -> TrialResult:
@@ -40,7 +40,7 @@ def test_a_value_that_failed_three_of_three_times_is_closed_and_said_so() -> Non
     results = [BASELINE, worked(1, ngram(8, disable_custom_all_reduce=ON)), *THREE]
     [closed] = closed_values(results)
     assert str(closed) == (
-        "disable_custom_all_reduce=off failed 3 of 3 while starting (custom_all_reduce):"
+        "disable_custom_all_reduce=off failed 3 of 3 at graph capture (custom_all_reduce):"
         " closed for host local"
     )
     assert is_closed(plain(disable_custom_all_reduce=False), [closed]) == closed
@@ -95,7 +95,7 @@ def test_faults_of_the_platform_and_other_signatures_blame_nothing() -> None:
 def test_hangs_in_one_phase_are_one_fault() -> None:
     hangs = [replace(r, outcome=Outcome.HUNG, signature="") for r in THREE]
     [closed] = closed_values([BASELINE, *hangs])
-    assert closed.signature == "no progress while starting"
+    assert closed.signature == "no progress at graph capture"
 
 
 def test_each_host_is_judged_by_itself() -> None:

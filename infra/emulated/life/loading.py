@@ -4,8 +4,9 @@ import logging
 import os
 import random
 import signal
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -42,6 +43,8 @@ _CONTEXT_GIB = 0.6
 """Assumption: CUDA's and NCCL's own memory."""
 _GRAPH_GIB_PER_SIZE = 0.05
 """Assumption."""
+_WEIGHT_FILES = 64
+"""Assumption: what a checkpoint of half a terabyte is cut into."""
 _WEIGHT_CHUNK_GIB = 1.17
 """Assumption: the allocation that does not fit any more."""
 _COMPILED_FOR = (
@@ -248,7 +251,7 @@ class Loader:
         taken = self.memory.take(int(wanted_gib * GIB))
         available_gib = taken.free_bytes / GIB
         RANK.info("Load weight begin. avail mem=%.2f GB", available_gib)
-        self._spend(StartPhase.WEIGHTS, self.times.weights_s)
+        self._spend(StartPhase.WEIGHTS, self.times.weights_s, self._bar())
         if available_gib < wanted_gib or self._runs_out(OomMoment.WEIGHTS):
             message = cuda_out_of_memory(
                 wanted_gib=_WEIGHT_CHUNK_GIB,
@@ -287,21 +290,41 @@ class Loader:
         rules = self.launch.emulation.scenario.now.oom
         return any(runs_out(rule, moment, self.launch.settings, largest) for rule in rules)
 
-    def _spend(self, phase: StartPhase, duration_s: float) -> None:
+    def _bar(self) -> Callable[[float], None]:
+        """Return what draws the progress bar of the weights, given the host seconds so far."""
+        shown = -1
+
+        def draw(elapsed_s: float) -> None:
+            nonlocal shown
+            loaded = min(_WEIGHT_FILES, int(_WEIGHT_FILES * elapsed_s / self.times.weights_s))
+            if loaded == shown:
+                return
+            shown = loaded
+            end = "\n" if loaded == _WEIGHT_FILES else ""
+            sys.stderr.write(f"\r{self._lines.weights_bar(loaded, _WEIGHT_FILES, elapsed_s)}{end}")
+            sys.stderr.flush()
+
+        return draw
+
+    def _spend(
+        self, phase: StartPhase, duration_s: float, tell: Callable[[float], None] | None = None
+    ) -> None:
         world = self.launch.emulation.scenario.now.start
         if world.hang_in is phase:
             self._hang()
         if world.die_in is phase:
-            self._rest(duration_s / 2)
+            self._rest(duration_s / 2, tell)
             end(world, self.ranks)
-        self._rest(duration_s)
+        self._rest(duration_s, tell)
 
-    def _rest(self, duration_s: float) -> None:
+    def _rest(self, duration_s: float, tell: Callable[[float], None] | None) -> None:
         """Let host seconds pass, and look now and then whether a process has died."""
         until_s = self.clock.now_s() + duration_s
         while (left_s := until_s - self.clock.now_s()) > 0:
             time.sleep(min(self.clock.real_s(left_s), self._look_s))
             self._look()
+            if tell:
+                tell(min(duration_s, duration_s - until_s + self.clock.now_s()))
 
     def _hang(self) -> NoReturn:
         until_s = time.monotonic() + HANG_LIMIT_S

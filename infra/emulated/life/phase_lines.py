@@ -39,6 +39,15 @@ class PhaseLines:
         parts = [elapsed, used] if self._since(_INIT_ELAPSED_SINCE) else [used]
         return f"Init {self._init} ends. {', '.join(parts)}"
 
+    def weights_bar(self, loaded: int, files: int, elapsed_s: float) -> str:
+        """Write how many files of the checkpoint are loaded, as the progress bar does."""
+        per_file_s = elapsed_s / max(1, loaded)
+        clock = f"{_minutes(elapsed_s)}<{_minutes(per_file_s * (files - loaded))}"
+        return (
+            f"Loading safetensors checkpoint shards: {100 * loaded / files:3.0f}% Completed "
+            f"| {loaded}/{files} [{clock}, {per_file_s:5.2f}s/it]"
+        )
+
     def weights_end(self, elapsed_s: float, free_gib: float, used_gib: float) -> str:
         """Write the line after the weights."""
         memory = f"avail mem={free_gib:.2f} GB, mem usage={used_gib:.2f} GB."
@@ -108,6 +117,11 @@ class Graphs:
     def kind(self) -> str:
         """Return what SGLang calls the forward of a step."""
         return "verify" if self.speculates else "decode"
+
+
+def _minutes(duration_s: float) -> str:
+    minutes, seconds = divmod(int(duration_s), 60)
+    return f"{minutes:02d}:{seconds:02d}"
 
 
 def cuda_out_of_memory(

@@ -39,6 +39,7 @@ def test_the_phases_of_every_version_come_in_their_order(path: Path, version: st
         HEAD + lines.init_begin(),
         HEAD + lines.init_end(1.0, 0.5),
         HEAD + "Load weight begin. avail mem=139.00 GB",
+        *(lines.weights_bar(loaded, 64, 0.1 + loaded) for loaded in (0, 32, 64)),
         HEAD + lines.weights_end(9.0, 60.0, 79.0),
         HEAD + lines.kv_cache(1000, 50.0),
         HEAD + "Memory pool end. avail mem=9.00 GB",
