@@ -2,6 +2,10 @@
 
 from hypothesis import settings
 
+from tests.infra.ssh.fixtures import lan_of_session
+
+__all__ = ["lan_of_session"]
+
 # Machines are shared: how long an example takes says nothing about the code.
 settings.register_profile("shared", deadline=None, max_examples=50)
 settings.load_profile("shared")

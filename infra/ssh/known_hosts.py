@@ -1,0 +1,123 @@
+"""The host keys that are trusted, in OpenSSH's own file."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+
+import paramiko
+from paramiko.hostkeys import HostKeyEntry, HostKeys
+from paramiko.ssh_exception import SSHException
+
+from infra.remote import UntrustedHostError
+
+_DEFAULT_PORT = 22
+
+
+@dataclass(frozen=True, slots=True)
+class HostKey:
+    """What a host shows of itself."""
+
+    place: str
+    """As the file names it: `[host]:port` off the usual port."""
+    kind: str
+    fingerprint: str
+    line: str
+    """For the file."""
+
+
+def place_of(address: str, port: int) -> str:
+    """Return how the file names an address."""
+    return address if port == _DEFAULT_PORT else f"[{address}]:{port}"
+
+
+def shown(place: str, key: paramiko.PKey) -> HostKey:
+    """Return a key that was shown as plain data."""
+    line = f"{place} {key.get_name()} {key.get_base64()}\n"
+    return HostKey(place, key.get_name(), key.fingerprint, line)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHosts:
+    """Files of trusted keys; new ones go to the first. What was read is not read again."""
+
+    paths: tuple[Path, ...]
+
+    def keys(self, place: str) -> list[paramiko.PKey]:
+        """Return all keys that are trusted for a place."""
+        return [
+            entry.key
+            for entry in self._entries()
+            if entry.key is not None and any(map(partial(_names, place), entry.hostnames or ()))
+        ]
+
+    def check(self, place: str, key: paramiko.PKey, how_to_trust: str) -> None:
+        """Let a trusted key pass. Raises UntrustedHostError, with the old and the new one."""
+        offered = f"{key.get_name()} {key.fingerprint}"
+        if self._is_revoked(place, key):
+            raise UntrustedHostError(f"{place} shows a key that was revoked: {offered}")
+        known = self.keys(place)
+        if key in known:
+            return
+        if known:
+            old = ", ".join(f"{one.get_name()} {one.fingerprint}" for one in known)
+            raise UntrustedHostError(
+                f"{place} shows another key than before: {offered}; known is {old} (in"
+                f" {self._where()}). Somebody may be in between. If the host was set up anew,"
+                f" remove the old line (ssh-keygen -R '{place}'), then {how_to_trust}"
+            )
+        raise UntrustedHostError(
+            f"{place} is not known (to {self._where()}); it shows {offered}. Compare that with the"
+            f" host's own (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then {how_to_trust}"
+        )
+
+    def add(self, key: HostKey) -> Path:
+        """Append a key to the first file; return that file. Raises OSError."""
+        path = self.paths[0]
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        old = path.read_bytes() if path.exists() else b""
+        gap = b"" if not old or old.endswith(b"\n") else b"\n"
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(fd, "ab") as file:
+            file.write(gap + key.line.encode())
+        return path
+
+    def _where(self) -> str:
+        return ", ".join(map(str, self.paths))
+
+    def _entries(self) -> Iterable[HostKeyEntry]:
+        for line in self._lines():
+            if line.startswith("@"):
+                continue
+            try:
+                entry = HostKeyEntry.from_line(line)
+            except SSHException:
+                continue
+            if entry is not None:
+                yield entry
+
+    def _is_revoked(self, place: str, key: paramiko.PKey) -> bool:
+        """Hold a key against the lines that the library leaves out."""
+        for line in self._lines():
+            mark, _, rest = line.partition(" ")
+            if mark == "@revoked" and key.get_base64() in rest.split():
+                return True
+        return False
+
+    def _lines(self) -> Iterable[str]:
+        for path in self.paths:
+            try:
+                lines = path.read_text(errors="replace").splitlines()
+            except OSError:
+                continue
+            yield from (line.strip() for line in lines if line.strip()[:1] not in ("", "#"))
+
+
+def _names(place: str, pattern: str) -> bool:
+    """Tell whether a name of the file, which may be hashed or a pattern, is that of a place."""
+    if pattern.startswith("|1|"):
+        return HostKeys.hash_host(place, pattern) == pattern
+    # Brackets stand around addresses with a port, and are no pattern.
+    return fnmatchcase(place, pattern.replace("[", "[[]"))
