@@ -74,7 +74,12 @@ def trial_rows(state_dir: Path, sweep_id: str | None) -> list[dict[str, object]]
     """Return a row for each trial that has ended: of one sweep, or of all, oldest first."""
     state = State(state_dir)
     wanted = [_known(state, sweep_id)] if sweep_id else state.sweep_ids()
-    return [_row(result) for one in wanted for result in state.results(one)]
+    return [
+        {**_row(result), "aside": result.number in aside}
+        for one in wanted
+        for aside in (state.set_aside(one),)
+        for result in state.ended(one)
+    ]
 
 
 def export_best(state_dir: Path, sweep_id: str | None, form: str) -> str | None:

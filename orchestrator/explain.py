@@ -25,9 +25,9 @@ def find_trial(state: State, trial: str, sweep_ids: Sequence[str]) -> TrialResul
 
     None where a sweep has no best trial. Raises BadInputError, with the nearest id.
     """
-    results = [result for sweep_id in sweep_ids for result in state.results(sweep_id)]
+    results = [result for sweep_id in sweep_ids for result in state.ended(sweep_id)]
     if trial == BEST:
-        return _best(state, sweep_ids[-1], results)
+        return _best(state, sweep_ids[-1], state.results(sweep_ids[-1]))
     number = int(trial) if trial.isdecimal() else None
     for result in results:
         if result.trial == trial or result.number == number:

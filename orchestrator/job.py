@@ -38,6 +38,8 @@ class TrialJob:
     """Of the host as it was probed."""
     why: str = ""
     """In words, where the search gives a reason."""
+    retry_of: int | None = None
+    """Number of the trial that this one tries again."""
 
     @property
     def log_path(self) -> Path:

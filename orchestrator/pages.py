@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.continuing import Wish, command_again
 from sweeps.axes import conditions, is_environment
 from sweeps.config import Config
 from sweeps.crossover import Load, loads, stops_paying_at
@@ -84,7 +85,7 @@ def _trial_cells(row: dict[str, object]) -> list[str]:
     interval = f"{_number(low)} to {_number(high)}" if low is not None else ""
     return [
         str(row["number"]),
-        str(row["outcome"]),
+        f"{row['outcome']}, aside" if row.get("aside") else str(row["outcome"]),
         _number(row["decode_tok_s"]),
         interval,
         _number(row["accept_length"], 2),
@@ -93,7 +94,12 @@ def _trial_cells(row: dict[str, object]) -> list[str]:
 
 
 def print_summary(
-    sweep_id: str, state_dir: Path, status: str, ranking: Ranking, run: "SweepRun"
+    sweep_id: str,
+    state_dir: Path,
+    status: str,
+    ranking: Ranking,
+    run: "SweepRun",
+    space_file: Path,
 ) -> None:
     """Say how a sweep ended, what won, where the hours went, and what to type next."""
     results, goal = run.results, run.sweep.objective
@@ -118,7 +124,7 @@ def print_summary(
     _say_ledger(run.ledger())
     folder = "" if state_dir == Path(".sweeps") else f" --state-dir {state_dir}"
     if status == "interrupted":
-        _say(f"next   python -m orchestrator sweep FILE --resume{folder}")
+        _say(f"next   {command_again(space_file, Wish.RESUME)}")
     _say(f"next   python -m orchestrator trials --sweep {sweep_id}{folder}")
     _say(f"       python -m orchestrator ui{folder}")
     _say(f"       python -m orchestrator export --sweep {sweep_id}{folder}")

@@ -7,16 +7,14 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from orchestrator.explain import quality_of
 from orchestrator.files import read_json, write_json
-from orchestrator.job import Purpose
-from orchestrator.search.seam import Proposal
+from orchestrator.interrupted import close_interrupted
 from orchestrator.spool import SpooledTrial, read_spool
 from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
 from orchestrator.tracking import run_content
@@ -35,10 +33,10 @@ from orchestrator.tracking.mlflow_store import MlflowStore
 from orchestrator.tracking.mlflow_writer import CARD_FILE, mlflow_runs
 from orchestrator.tracking.outbox import MARK_SUFFIX, Outbox
 from orchestrator.tracking.seam import Sample, SweepCard, TrialCard
-from sweeps.config import Config
+from sweeps.definition import searched, study_key
 from sweeps.metrics import metric_named
 from sweeps.problems import BadInputError, Problem, nearest
-from sweeps.results import Outcome, Phase, TrialResult
+from sweeps.results import TrialResult
 from sweeps.sweep import Sweep
 
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
@@ -56,27 +54,14 @@ class Rebuilt:
     """Results that were found in a spool only, and are now files again."""
     damaged: tuple[str, ...]
     """Files with lines that do not hold what was written, and the numbers of the lines."""
+    interrupted: int = 0
+    """Trials that a killed driver left open, and that are now closed as interrupted."""
+    without_study: tuple[str, ...] = field(default=())
+    """Sweeps of which no definition is left, so that their study cannot be made again."""
 
 
-class ReplayableSearch(Protocol):
-    """A search that takes trials of the caller's choice, and their ends."""
-
-    @property
-    def proposed(self) -> int:
-        """Return how many proposals were made: the number of the next one."""
-        ...
-
-    def repeat(self, config: Config, purpose: Purpose) -> Proposal:
-        """Propose a given configuration."""
-        ...
-
-    def tell(self, proposal: Proposal, result: TrialResult, *, retry: bool) -> None:
-        """Take the outcome in."""
-        ...
-
-    def close(self) -> None:
-        """Wait until everything is in the file."""
-        ...
+WriteStudy = Callable[[Sweep, Path, str, Sequence[TrialResult], str], None]
+"""Writes the study of a sweep into a file, by its name, from its results, with its key."""
 
 
 def rebuild(
@@ -94,6 +79,7 @@ def rebuild(
         raise BadInputError("The command line", [problem])
     chosen = state.sweep_ids() if sweep_id is None else [sweep_id]
     recovered = sum(len(recover(state, name)) for name in chosen)
+    closed = sum(len(close_interrupted(state, name)) for name in chosen)
     if uri is None or uri == state.mlflow_uri:
         path = Path(state.mlflow_uri.removeprefix(_SQLITE))
         with _swapped(path, is_kept=sweep_id is not None) as beside:
@@ -104,14 +90,14 @@ def rebuild(
         _write(state, chosen, uri, experiment, is_cleared=False)
     for name in chosen:
         state.outbox_path(name).unlink(missing_ok=True)
-    trials = sum(len(state.results(name)) for name in chosen)
+    trials = sum(len(state.ended(name)) for name in chosen)
     damaged = tuple(line for name in chosen for line in _damage(state, name))
-    return Rebuilt(tuple(chosen), trials, recovered, damaged)
+    return Rebuilt(tuple(chosen), trials, recovered, damaged, closed)
 
 
 def recover(state: State, sweep_id: str) -> list[TrialResult]:
     """Write the results that only a spool holds, because a kill came before their files."""
-    results = state.results(sweep_id)
+    results = state.ended(sweep_id)
     found = []
     for result in results:
         path = state.trial_folder(sweep_id, result.number) / RESULT_FILE
@@ -126,32 +112,30 @@ def recover(state: State, sweep_id: str) -> list[TrialResult]:
 
 def rebuild_study(
     state: State,
-    sweeps: Mapping[str, Sweep],
-    open_search: Callable[[Sweep, Path, str], ReplayableSearch],
-) -> int:
-    """Make the file of all studies again from the results of these sweeps; return the trials.
+    chosen: Sequence[str],
+    write_study: WriteStudy,
+) -> tuple[str, ...]:
+    """Make the studies of these sweeps again from the results of their trials.
 
-    The old file is kept beside it. Where a trial left nothing, a failure stands in for it, so that
-    the numbers stay; one that was killed counts as cancelled, and so as one to be tried again.
+    The old file is kept beside the new one, with all other studies copied as far as it is whole.
+    Returns the sweeps of which no definition is left, so that they have no study.
     """
-    count = 0
-    with _swapped(state.study_path, is_kept=False) as beside:
-        for sweep_id, sweep in sweeps.items():
-            search = open_search(sweep, beside, sweep_id)
-            try:
-                for result in _numbered(state, sweep_id, sweep):
-                    proposal = search.repeat(result.config, Purpose(result.purpose))
-                    search.tell(proposal, result, retry=False)
-                    count += 1
-            finally:
-                search.close()
-    return count
+    unknown = []
+    with _swapped(state.study_path, is_kept=True) as beside:
+        for sweep_id in chosen:
+            data = state.card(sweep_id).get("definition")
+            if not isinstance(data, dict):
+                unknown.append(sweep_id)
+                continue
+            results = state.results(sweep_id)
+            write_study(searched(sweep_id, data), beside, sweep_id, results, study_key(data))
+    return tuple(unknown)
 
 
 def events_of(state: State, sweep_id: str) -> Iterator[Event]:
     """Return all that a tracker would have been told of a sweep, with the times of then."""
     card = sweep_card(state, sweep_id)
-    results = state.results(sweep_id)
+    results = state.ended(sweep_id)
     status = str(state.card(sweep_id).get("status", "running"))
     last_ms = began_ms = _began_ms(state, sweep_id)
     yield SweepStarted(card, began_ms)
@@ -252,12 +236,16 @@ def _swapped(path: Path, *, is_kept: bool) -> Iterator[Path]:
 
 def _copy(path: Path, target: Path) -> None:
     """Copy a SQLite file as it is at one moment; a broken one is left out."""
-    with contextlib.closing(sqlite3.connect(path)) as source:
-        try:
-            with contextlib.closing(sqlite3.connect(target)) as copy:
-                source.backup(copy)
-        except sqlite3.DatabaseError:
-            target.unlink(missing_ok=True)
+    whole = False
+    with (
+        contextlib.suppress(sqlite3.DatabaseError),
+        contextlib.closing(sqlite3.connect(path)) as source,
+        contextlib.closing(sqlite3.connect(target)) as copy,
+    ):
+        source.backup(copy)
+        whole = copy.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+    if not whole:
+        target.unlink(missing_ok=True)
 
 
 def _run_ids(state: State, uri: str, experiment: str) -> set[str]:
@@ -277,34 +265,6 @@ def _damage(state: State, sweep_id: str) -> Iterator[str]:
         reading = read_spool(path)
         if reading.bad_lines:
             yield f"{path}: lines {', '.join(map(str, reading.bad_lines))}"
-
-
-def _numbered(state: State, sweep_id: str, sweep: Sweep) -> Iterator[TrialResult]:
-    """Return the ends of all trials by number, from 0, without a gap."""
-    known = {result.number: result for result in state.results(sweep_id)}
-    for folder in state.unended(sweep_id):
-        if trial := read_spool(folder / SPOOL_FILE).trial:
-            known[trial.number] = _interrupted(sweep_id, trial)
-    for number in range(max(known, default=-1) + 1):
-        yield known.get(number) or _lost(sweep_id, number, sweep.space.plain())
-
-
-def _interrupted(sweep_id: str, trial: SpooledTrial) -> TrialResult:
-    return TrialResult(
-        trial=trial.trial, sweep=sweep_id, number=trial.number, config=trial.config,
-        outcome=Outcome.CANCELLED, reason="its driver was killed", phase=Phase.ADMITTED,
-        emulated=trial.emulated, host=trial.host, engine_version="", gpu_hours=0.0, started_at="",
-        purpose=trial.purpose,
-    )  # fmt: skip
-
-
-def _lost(sweep_id: str, number: int, config: Config) -> TrialResult:
-    return TrialResult(
-        trial=f"{sweep_id}-{number:04d}", sweep=sweep_id, number=number, config=config,
-        outcome=Outcome.FAILED, reason="nothing is left of it", phase=Phase.ADMITTED,
-        emulated=False, host="", engine_version="", gpu_hours=0.0, started_at="",
-        purpose=Purpose.BASELINE.value,
-    )  # fmt: skip
 
 
 def _trial_card(sweep_id: str, trial: SpooledTrial) -> TrialCard:

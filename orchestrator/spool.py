@@ -11,8 +11,10 @@ from sweeps.records import EndReason
 from sweeps.results import TrialResult
 from sweeps.values import Value
 
-TRIAL, REQUEST, SAMPLE, RESULT = "trial", "request", "sample", "result"
-"""Kinds of records: who is measured; a request; the rate so far; how it ended, the last one."""
+TRIAL, PHASE, REQUEST = "trial", "phase", "request"
+SAMPLE, RESULT = "sample", "result"
+"""Kinds of records: who is measured; a phase that begins; a request; the rate so far; how it
+ended, the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class SpooledTrial:
     purpose: str
     host: str
     emulated: bool
+    why: str = ""
+    retry_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,12 @@ class SpoolReading:
         """Return how the requests ended."""
         return tuple(map(_request, self.of_kind(REQUEST)))
 
+    def phases(self) -> tuple[tuple[str, float], ...]:
+        """Return each phase with the host seconds from the begin of the trial to its own."""
+        return tuple(
+            (str(data["phase"]), _number(data.get("at_s")) or 0.0) for data in self.of_kind(PHASE)
+        )
+
     def samples(self) -> tuple[SpooledSample, ...]:
         """Return the rate so far, as it was reported."""
         return tuple(map(_sample, self.of_kind(SAMPLE)))
@@ -83,6 +93,7 @@ def trial_record(trial: SpooledTrial) -> dict[str, object]:
     return {
         "trial": trial.trial, "number": trial.number, "config": dict(trial.config),
         "purpose": trial.purpose, "host": trial.host, "emulated": trial.emulated,
+        "why": trial.why, "retry_of": trial.retry_of,
     }  # fmt: skip
 
 
@@ -113,6 +124,7 @@ def _trial(data: Mapping[str, object]) -> SpooledTrial:
     return SpooledTrial(
         str(data["trial"]), _whole(data["number"]), Config.of(config),
         str(data["purpose"]), str(data["host"]), data["emulated"] is True,
+        str(data.get("why", "")), _number_of(data.get("retry_of")),
     )  # fmt: skip
 
 
@@ -122,6 +134,10 @@ def _sample(data: Mapping[str, object]) -> SpooledSample:
         _number(data.get("tok_s")), _number(data.get("low")), _number(data.get("high")),
         _number(data.get("accept_length")),
     )  # fmt: skip
+
+
+def _number_of(value: object) -> int | None:
+    return value if type(value) is int else None
 
 
 def _whole(value: object) -> int:

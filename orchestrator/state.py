@@ -114,12 +114,30 @@ class State:
         write_json(self.sweep_folder(sweep_id) / "sweep.json", {**card, "place": place})
 
     def results(self, sweep_id: str) -> list[TrialResult]:
-        """Read the trials of a sweep that have ended, in the order of their numbers.
+        """Read the trials of a sweep that have ended and count, in the order of their numbers.
+
+        Those that an edit of the space file left outside are passed over: see `ended`.
+        """
+        aside = self.set_aside(sweep_id)
+        return [result for result in self.ended(sweep_id) if result.number not in aside]
+
+    def ended(self, sweep_id: str) -> list[TrialResult]:
+        """Read all trials of a sweep that have ended, in the order of their numbers.
 
         Where a kill came between the last record of a spool and the file of the result, the spool
         counts. Raises BadInputError for a spool of a newer version.
         """
         return [result for _, result in self._ends(sweep_id) if result is not None]
+
+    def set_aside(self, sweep_id: str) -> frozenset[int]:
+        """Return the numbers of the trials that lie outside the space as it was edited."""
+        numbers = self.card(sweep_id).get("aside")
+        return frozenset(numbers) if isinstance(numbers, list) else frozenset()
+
+    def next_number(self, sweep_id: str) -> int:
+        """Return the first number that no trial of a sweep has had."""
+        folders = (self.sweep_folder(sweep_id) / "trials").glob("*/")
+        return max((int(f.name) + 1 for f in folders if f.name.isdecimal()), default=0)
 
     def unended(self, sweep_id: str) -> list[Path]:
         """Return the folders of trials that left no result: they run, or were killed."""

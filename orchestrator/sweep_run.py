@@ -85,6 +85,15 @@ class Attendants:
     followers: Sequence[Follower]
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What earlier runs of a sweep brought."""
+
+    results: Sequence[TrialResult]
+    aside_gpu_hours: float = 0.0
+    """Spent on trials that an edit of the space left outside; the budget paid for them too."""
+
+
 class SweepRun:
     """The one place that hands out trials and takes results. Used by one thread at a time."""
 
@@ -92,13 +101,18 @@ class SweepRun:
         self, sweep_id: str, sweep: Sweep, state: State, search: RepeatingSearch,
         attendants: Attendants, health: SweepHealth | None = None,
         fingerprints: Mapping[str, str] | None = None,
+        past: Past | None = None,
     ) -> None:  # fmt: skip
-        """`fingerprints` are those of the hosts as they were probed, by name."""
+        """`fingerprints` are those of the hosts as they were probed, by name.
+
+        A `past` that is not given is read from the state folder.
+        """
         self.sweep_id, self.sweep = sweep_id, sweep
         self._state, self._search = state, search
         self._tracker, self._followers = attendants.tracker, attendants.followers
         self._open: dict[str, tuple[TrialJob, Proposal]] = {}
-        self._results = state.results(sweep_id)
+        self._past = past or Past(state.results(sweep_id))
+        self._results = list(self._past.results)
         self._references = self._known_references()
         self._resumed = len(self._counted())
         self._began_s = time.monotonic()
@@ -151,6 +165,7 @@ class SweepRun:
             why=proposal.why,
             pins=self._pins(host),
             fingerprint=self._fingerprints.get(host.name, ""),
+            retry_of=proposal.retry_of,
         )
         job.folder.mkdir(parents=True, exist_ok=True)
         logger.info("sweep=%s trial=%s starts: %s", self.sweep_id, job.trial, job.config)
@@ -295,7 +310,7 @@ class SweepRun:
         return [r for r in self._results if r.outcome not in uncounted]
 
     def _gpu_hours(self) -> float:
-        return sum(result.gpu_hours for result in self._results)
+        return self._past.aside_gpu_hours + sum(result.gpu_hours for result in self._results)
 
     def _left(self) -> int:
         """Return how many trials may still be handed out."""

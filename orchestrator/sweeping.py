@@ -1,9 +1,10 @@
 """Runs one sweep from the command line: what is locked, cleared, written down and printed."""
 
 import logging
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,25 +17,30 @@ from infra.probing.facts import HostFacts
 from infra.redaction import RedactingFilter
 from infra.runtime_folder import RuntimeFolderError
 from orchestrator.choices import Driver, HostChoice
+from orchestrator.continuing import Chosen, Wish, choose
 from orchestrator.display import follower_for
 from orchestrator.exit_codes import DONE, INTERRUPTED, NO_TRIAL
 from orchestrator.goals import ranking_of
-from orchestrator.health import SweepHealth
+from orchestrator.health import RETRYABLE, SweepHealth
 from orchestrator.host_check import load_probed
+from orchestrator.interrupted import close_interrupted
 from orchestrator.pages import print_summary
-from orchestrator.rebuild import Rebuilt, rebuild, recover
+from orchestrator.rebuild import Rebuilt, rebuild, rebuild_study, recover
 from orchestrator.refusals import bad_option, locked
 from orchestrator.search.known import KnownHost, KnownRules
-from orchestrator.search.study import StudySearch
+from orchestrator.search.study import StudySearch, write_study
 from orchestrator.signals import terminate_like_interrupt
-from orchestrator.state import State, new_sweep_id
+from orchestrator.state import State
 from orchestrator.stories import ending
-from orchestrator.sweep_run import Attendants, SweepRun
+from orchestrator.sweep_run import Attendants, Past, SweepRun
 from orchestrator.tracking.mlflow_writer import MlflowWriter, check_store
 from orchestrator.tracking.tracking_uri import is_remote, shown_uri, tracking_uri
 from orchestrator.tracking.ui_view import EXPERIMENT
+from sweeps.again import to_try_again
+from sweeps.definition import definition
 from sweeps.hosts import HostSpec
 from sweeps.problems import BadInputError, Problem
+from sweeps.results import TrialResult
 from sweeps.sweep import Sweep
 
 logger = logging.getLogger(__name__)
@@ -52,7 +58,7 @@ def run_sweep(
     trials: int | None,
     *,
     driver: Driver,
-    resume: bool,
+    wish: Wish = Wish.AUTO,
 ) -> int:
     """Run a sweep to its end and return the exit code. Raises BadInputError before it starts."""
     state = State(state_dir)
@@ -65,20 +71,24 @@ def run_sweep(
         raise bad_option("MLFLOW_TRACKING_URI", shown_uri(uri), why, mend)
     if trials is not None:
         sweep = replace(sweep, budget=replace(sweep.budget, trials=trials))
-    sweep_id = _last_like(state, sweep, space_file) if resume else new_sweep_id(sweep.name)
-    with locked(state, sweep_id), _hosts_locked(sweep, facts, owner_text(sweep_id, state.root)):
-        tell_removed(clear_leftovers(state))
-        dead = [one for one in state.sweep_ids() if state.card(one).get("status") == "running"]
-        recover(state, sweep_id)
-        card = _card(sweep, space_file)
-        state.write_card(sweep_id, {**card, "status": "running"})
-        _log_to(state.sweep_folder(sweep_id) / "driver.log")
-        hosts = [_with_folder(host, state) for host in sweep.hosts]
-        ready = replace(sweep, hosts=hosts)
-        status, run = _drive(sweep_id, ready, state, driver, facts, dead, uri)
-        state.write_card(sweep_id, {**card, "status": status, **ending(run)})
-        ranking = ranking_of(sweep.objective, run.results)
-        print_summary(sweep_id, state_dir, status, ranking, run)
+    fingerprints = {name: found.fingerprint for name, found in facts.items()}
+    with locked(state, f"a sweep of {space_file.name}"):
+        left = _close_dead(state)
+        chosen = choose(state, sweep, space_file, wish, fingerprints)
+        sweep_id = chosen.sweep_id
+        with _hosts_locked(sweep, facts, owner_text(sweep_id, state.root)):
+            tell_removed(clear_leftovers(state))
+            for line in chosen.said:
+                sys.stdout.write(f"{line}\n")
+            card = _card(state, sweep, space_file, chosen)
+            state.write_card(sweep_id, {**card, "status": "running"})
+            _log_to(state.sweep_folder(sweep_id) / "driver.log")
+            hosts = [_with_folder(host, state) for host in sweep.hosts]
+            ready = replace(sweep, hosts=hosts)
+            status, run = _drive(chosen, ready, state, driver, facts, left, uri)
+            state.write_card(sweep_id, {**card, "status": status, **ending(run)})
+            ranking = ranking_of(sweep.objective, run.results)
+            print_summary(sweep_id, state_dir, status, ranking, run, space_file)
     if status == "interrupted":
         return INTERRUPTED
     return DONE if ranking.best is not None else NO_TRIAL
@@ -97,15 +107,41 @@ def _refuse_simulation(sweep: Sweep, space_file: Path) -> None:
         raise BadInputError(str(space_file), [problem])
 
 
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What killed drivers left, by the id of each sweep: the trials that are now closed."""
+
+    closed: Mapping[str, Sequence[TrialResult]]
+
+    def tell(self, tracker: MlflowWriter, state: State) -> None:
+        """Have the tracker close them too, and remember that these sweeps are dead."""
+        tracker.close_stale(list(self.closed))
+        for sweep_id, results in self.closed.items():
+            for result in results:
+                tracker.trial_ended(result, state.trial_folder(sweep_id, result.number))
+            card = state.card(sweep_id)
+            if card.get("status") == "running":
+                state.write_card(sweep_id, {**card, "status": "interrupted"})
+
+
+def _close_dead(state: State) -> _Left:
+    """Close what killed drivers left open; the lock of the folder says that none lives."""
+    dead = [one for one in state.sweep_ids() if state.card(one).get("status") == "running"]
+    for sweep_id in dead:
+        recover(state, sweep_id)
+    return _Left({sweep_id: close_interrupted(state, sweep_id) for sweep_id in dead})
+
+
 def _drive(
-    sweep_id: str,
+    chosen: Chosen,
     sweep: Sweep,
     state: State,
     driver: Driver,
     facts: Mapping[str, HostFacts],
-    dead: Sequence[str],
+    left: _Left,
     uri: str,
 ) -> tuple[str, SweepRun]:
+    sweep_id = chosen.sweep_id
     console = Console()
     tracker = MlflowWriter(
         uri,
@@ -114,15 +150,19 @@ def _drive(
         outbox_path=state.outbox_path(sweep_id),
         earlier=state.unsent_outboxes(but=sweep_id),
     )
-    tracker.close_stale(dead)
+    left.tell(tracker, state)
     results = state.results(sweep_id)
     health = SweepHealth(sweep, len(results))
     hosts = [KnownHost(name, found.version, found.machine) for name, found in facts.items()]
     guide = KnownRules(sweep, hosts, health.why_closed)
-    search = StudySearch(sweep, state.study_path, sweep_id, results, guide)
+    search = StudySearch(
+        sweep, state.study_path, sweep_id, results, guide,
+        again=to_try_again(results, RETRYABLE), first_number=state.next_number(sweep_id),
+    )  # fmt: skip
     attendants = Attendants(tracker, [follower_for(console)])
     fingerprints = {name: found.fingerprint for name, found in facts.items()}
-    run = SweepRun(sweep_id, sweep, state, search, attendants, health, fingerprints)
+    past = Past(results, sum(result.gpu_hours for result in chosen.aside))
+    run = SweepRun(sweep_id, sweep, state, search, attendants, health, fingerprints, past)
     run.start()
     status = "failed"
     try:
@@ -176,11 +216,15 @@ def clear_leftovers(state: State) -> list[Leftover]:
 
 
 def rebuild_tracker(state_dir: Path, sweep_id: str | None) -> Rebuilt:
-    """Make MLflow's store again from what the trials left on disk. Raises BadInputError."""
+    """Make MLflow's store and the study again from what the trials left on disk.
+
+    Raises BadInputError.
+    """
     state = State(state_dir)
     uri = tracking_uri(state.mlflow_uri)
     with locked(state, "rebuild"):
-        return rebuild(state, sweep_id, experiment=EXPERIMENT, uri=uri)
+        made = rebuild(state, sweep_id, experiment=EXPERIMENT, uri=uri)
+        return replace(made, without_study=rebuild_study(state, made.sweeps, write_study))
 
 
 def tell_removed(found: Sequence[Leftover]) -> None:
@@ -214,27 +258,21 @@ def clean_up(state_dir: Path) -> list[Leftover]:
         return clear_leftovers(state)
 
 
-def _last_like(state: State, sweep: Sweep, space_file: Path) -> str:
-    """Find the newest sweep of this file, to continue it."""
-    for sweep_id in reversed(state.sweep_ids()):
-        card = state.card(sweep_id)
-        if card.get("name") != sweep.name:
-            continue
-        if card.get("key") != sweep.key:
-            why = f"the file has changed since {sweep_id}, so its trials do not compare"
-            raise bad_option("--resume", space_file.name, why, "Run it without --resume.")
-        return sweep_id
-    raise bad_option(
-        "--resume", space_file.name, "it was never run here", "Run it without --resume."
-    )
-
-
-def _card(sweep: Sweep, space_file: Path) -> dict[str, object]:
+def _card(state: State, sweep: Sweep, space_file: Path, chosen: Chosen) -> dict[str, object]:
+    """Return what is kept of a sweep; one that is taken up again keeps its begin and its edits."""
+    before = state.card(chosen.sweep_id)
+    now = datetime.now(UTC).isoformat()
+    edits = before.get("edits")
+    edited = [{"at": now, "edit": str(edit)} for edit in chosen.edits]
+    aside = sorted(result.number for result in chosen.aside)
     return {
         "name": sweep.name,
         "key": sweep.key,
-        "file": str(space_file),
-        "created_at": datetime.now(UTC).isoformat(),
+        "file": str(space_file.absolute()),
+        "created_at": before.get("created_at", now),
+        "definition": definition(sweep),
+        "aside": aside,
+        "edits": [*edits, *edited] if isinstance(edits, list) else edited,
         "objective": sweep.objective.metric,
         "limits": [limit.as_data() for limit in sweep.objective.limits],
         "also": list(sweep.objective.also),

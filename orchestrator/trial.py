@@ -23,6 +23,7 @@ from orchestrator.course import Course
 from orchestrator.files import write_json
 from orchestrator.job import StopKind, TrialJob, TrialProgress
 from orchestrator.load.seam import PassProgress
+from orchestrator.spool import PHASE
 from orchestrator.starting import (
     WORKER_LOST,
     StartFailure,
@@ -367,7 +368,7 @@ class _TrialRun:
         self._phase, self._phase_began_s = phase, now_s
         if phase not in (Phase.STOPPING, Phase.CLEAN):
             self._reached = phase
-        self._notes.note("phase", {"phase": phase.value, "at_s": now_s - self._started_s})
+        self._notes.note(PHASE, {"phase": phase.value, "at_s": now_s - self._started_s})
         self._beat()
 
     def _beat(self) -> None:

@@ -66,7 +66,7 @@ def notes_of_trial(job: TrialJob) -> Iterator[TrialNotes]:
     try:
         head = SpooledTrial(
             job.trial, job.number, job.config, job.purpose.value, job.host.name,
-            emulated=job.host.emulated,
+            emulated=job.host.emulated, why=job.why, retry_of=job.retry_of,
         )  # fmt: skip
         spool.append(TRIAL, trial_record(head))
         yield TrialNotes(spool)

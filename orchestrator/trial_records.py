@@ -38,6 +38,8 @@ def lost_result(job: TrialJob, reason: str, outcome: Outcome = Outcome.FAILED) -
         gpu_hours=0.0,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         purpose=job.purpose.value,
+        why=job.why,
+        retry_of=job.retry_of,
     )
 
 

@@ -15,7 +15,7 @@ class Problem:
     mend: str
 
     def __str__(self) -> str:
-        return f"{self.field} = {self.value}: {self.why}. {self.mend}"
+        return f"{self.field} = {self.value}: {self.why}. {self.mend}".rstrip()
 
 
 class BadInputError(Exception):

@@ -96,6 +96,10 @@ class TrialResult:
     argv: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     purpose: str = "search"
+    why: str = ""
+    """In words, where the search gave a reason to try it."""
+    retry_of: int | None = None
+    """Number of the trial that was cut off or spoiled, and that this one tries again."""
     log_accept_length: float | None = None
     """Mean of the server's own log lines over the measured pass, to check ours against."""
     quality: Verdict = Verdict.UNKNOWN
@@ -141,7 +145,8 @@ class TrialResult:
             "gpu_hours": self.gpu_hours, "started_at": self.started_at, "phase_s": self.phase_s,
             "estimates": {name: e.as_data() for name, e in self.estimates.items()},
             "bound": self.bound, "effective": self.effective, "argv": list(self.argv),
-            "env": self.env, "purpose": self.purpose,
+            "env": self.env, "purpose": self.purpose, "why": self.why,
+            "retry_of": self.retry_of,
             "log_accept_length": self.log_accept_length, "quality": self.quality.value,
             "quality_note": self.quality_note, "notes": list(self.notes),
             "signature": self.signature, "requested": self.requested,

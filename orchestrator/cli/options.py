@@ -36,10 +36,15 @@ def bad_input_exits() -> Iterator[None]:
         typer.echo(str(error), err=True)
         raise typer.Exit(NOT_READY) from error
     except BadInputError as error:
-        typer.echo(f"{error.source} cannot be used:", err=True)
-        for problem in error.problems:
-            typer.echo(f"  {problem}", err=True)
+        print_problems(error)
         raise typer.Exit(BAD_INPUT) from error
+
+
+def print_problems(error: BadInputError) -> None:
+    """Print what is wrong with an input, each problem on its line."""
+    typer.echo(f"{error.source} cannot be used:", err=True)
+    for problem in error.problems:
+        typer.echo(f"  {problem}", err=True)
 
 
 def print_json(data: Any) -> None:

@@ -1,8 +1,10 @@
 """Commands that look at a space file and run it."""
 
+import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
+import click
 import typer
 
 from orchestrator.choices import Driver, HostChoice
@@ -17,9 +19,13 @@ from orchestrator.cli.options import (
     Truth,
     bad_input_exits,
     print_json,
+    print_problems,
 )
-from orchestrator.exit_codes import worst
+from orchestrator.exit_codes import BAD_INPUT, worst
 from sweeps.hosts import EngineName
+
+if TYPE_CHECKING:
+    from orchestrator.continuing import EditedError, Wish
 
 
 def sweep(  # noqa: PLR0913 - each is an option of the command
@@ -31,15 +37,48 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
     truth: Truth = None,
     time_scale: TimeScale = None,
     scenario: Scenario = None,
-    resume: Annotated[bool, typer.Option(help="Continue the last sweep of this file.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Demand the last sweep of it.")] = False,
+    with_edits: Annotated[
+        bool, typer.Option("--continue", help="The same with an edited file: keep what fits.")
+    ] = False,
+    new: Annotated[bool, typer.Option("--new", help="Begin another sweep.")] = False,
 ) -> None:
-    """Run a sweep: start each variant, measure it, and find the best."""
+    """Run a sweep: start each variant, measure it, and find the best.
+
+    The last sweep of the same file goes on if it did not come to its end.
+    """
+    from orchestrator.continuing import EditedError, Wish
     from orchestrator.sweeping import run_sweep
 
+    asked = {Wish.RESUME: resume, Wish.CONTINUE: with_edits, Wish.NEW: new}
+    wishes = [wish for wish, is_asked in asked.items() if is_asked]
+    if len(wishes) > 1:
+        raise typer.BadParameter("one excludes the other", param_hint=" and ".join(wishes))
+    choice = HostChoice(engine, truth, time_scale, scenario)
+    wish = wishes[0] if wishes else Wish.AUTO
     with bad_input_exits():
-        choice = HostChoice(engine, truth, time_scale, scenario)
-        code = run_sweep(space_file, state_dir, choice, trials, driver=driver, resume=resume)
+        try:
+            code = run_sweep(space_file, state_dir, choice, trials, driver=driver, wish=wish)
+        except EditedError as edited:
+            answer = _answer(edited) if edited.can_continue else None
+            if answer is None:
+                raise
+            code = run_sweep(space_file, state_dir, choice, trials, driver=driver, wish=answer)
     raise typer.Exit(code)
+
+
+def _answer(edited: "EditedError") -> "Wish | None":
+    """Ask what an edited file means; None where nobody is there, or nothing is wanted."""
+    from orchestrator.continuing import Wish
+
+    if not sys.stdin.isatty():
+        return None
+    print_problems(edited)
+    answers = {"continue": Wish.CONTINUE, "new": Wish.NEW, "quit": None}
+    told = typer.prompt("continue, new or quit", type=click.Choice(list(answers)), default="quit")
+    if answers[told] is None:
+        raise typer.Exit(BAD_INPUT)
+    return answers[told]
 
 
 def check(

@@ -33,14 +33,18 @@ def emulate(
 
 
 def rebuild(state_dir: StateDir = DEFAULT_STATE, sweep_id: SweepId = None) -> None:
-    """Make MLflow's store again from the trials' own files, of all sweeps or of one."""
+    """Make MLflow's store and the study again from the trials' own files, of all sweeps or one."""
     from orchestrator.sweeping import rebuild_tracker
 
     with bad_input_exits():
         made = rebuild_tracker(state_dir, sweep_id)
-    typer.echo(f"{made.trials} trials of {len(made.sweeps)} sweeps are in MLflow again.")
+    typer.echo(f"{made.trials} trials of {len(made.sweeps)} sweeps are in MLflow and the study.")
     if made.recovered:
         typer.echo(f"{made.recovered} results were found in spools only.")
+    if made.interrupted:
+        typer.echo(f"{made.interrupted} trials that a killed driver left are closed as cancelled.")
+    for name in made.without_study:
+        typer.echo(f"{name} is of a release that kept no definition: it has no study.")
     for path in made.damaged:
         typer.echo(f"damaged: {path}")
 

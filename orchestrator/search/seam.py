@@ -16,6 +16,8 @@ class Proposal:
     config: Config
     purpose: Purpose
     why: str = ""
+    retry_of: int | None = None
+    """Number of the trial that this one tries again."""
 
 
 class Guide(Protocol):

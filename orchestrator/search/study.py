@@ -6,20 +6,28 @@ quarter of a second before each start of a server. Only the driver writes.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, Trial
 
 from orchestrator.job import Purpose
 from orchestrator.search.samplers import PlayedSampler, make_sampler
 from orchestrator.search.seam import Guide, NoGuide, Proposal
-from orchestrator.search.study_file import StudyFile, summary_of
+from orchestrator.search.study_file import StudyFile, attributes_of, drop_study, summary_of
 from orchestrator.search.verdicts import NOTHING_LEARNT, REFUSED, Verdict
 from sweeps.axes import Axis, Choice, IntRange
 from sweeps.config import Config
+from sweeps.definition import definition, study_key
 from sweeps.results import Outcome, TrialResult
 from sweeps.sampling import valid_samples
 from sweeps.search.planner import Limits, Planner
@@ -37,13 +45,15 @@ class StudySearch:
     """Asks and tells; a new one over the same file continues where the last one ended.
 
     `results` are the ends of trials that are known from elsewhere: where the file lags behind them,
-    because the driver was killed, they count and are not measured again. `guide` knows what need
-    not, and must not, be started.
+    because the driver was killed or the file was lost, they count and are not measured again.
+    `guide` knows what need not, and must not, be started. `again` are those of the results that
+    are to be tried again; `key` is that of the study, where the sweep cannot tell it.
     """
 
     def __init__(
         self, sweep: Sweep, path: Path, name: str, results: Sequence[TrialResult] = (),
-        guide: Guide | None = None,
+        guide: Guide | None = None, *, again: Sequence[TrialResult] = (), first_number: int = 0,
+        key: str = "",
     ) -> None:  # fmt: skip
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._sweep = sweep
@@ -53,10 +63,13 @@ class StudySearch:
             StudyDirection.MAXIMIZE if upwards else StudyDirection.MINIMIZE
             for upwards in sweep.objective.directions.values()
         ]
-        self._file = StudyFile(path, name, directions)
-        kept = self._file.trials()
+        self._file = StudyFile(path, name, directions, key or study_key(definition(sweep)))
+        kept = {int(frozen.user_attrs["number"]): frozen for frozen in self._file.trials()}
+        known = {result.number: result for result in results}
+        # Also those whose record was lost with a killed driver: their folders are taken.
+        self._next_number = max([first_number, *(number + 1 for number in [*kept, *known])])
         # A sampler made anew with the same seed would repeat its first draws after a resume.
-        seed = sweep.seed * 100_003 + len(kept)
+        seed = sweep.seed * 100_003 + self._next_number
         self._planner = self._make_planner() if sweep.sampler == FACTORISED else None
         sampler = (
             PlayedSampler() if self._planner else make_sampler(sweep.sampler, self._space, seed)
@@ -65,13 +78,12 @@ class StudySearch:
         self._open: dict[int, Trial] = {}
         self._steps: dict[int, Step] = {}
         self._history = list(results)
-        self._retries: list[tuple[Config, Purpose, int]] = []
-        self._retry_of: dict[int, int] = {}
-        self._next_number = 0
+        self._retries = [_once_more(result) for result in again]
         self._seen: set[str] = set()
         self.collapsed = 0
         """How often a draw acted alike with one that was known."""
-        self._take_up(kept, {result.number: result for result in results})
+        for number in sorted(kept.keys() | known.keys()):
+            self._take_up(number, kept.get(number), known.get(number))
 
     @property
     def proposed(self) -> int:
@@ -86,8 +98,7 @@ class StudySearch:
     def ask(self) -> Proposal | None:
         """Return a retry, or a new configuration that obeys the rules and was not yet tried."""
         if self._retries:
-            config, purpose, retry = self._retries.pop(0)
-            return self._propose(config, purpose, retry, "once more, after a fault")
+            return self._propose(self._retries.pop(0))
         if self._planner is not None:
             return self._planned(self._planner)
         if self._next_number == 0:
@@ -96,7 +107,7 @@ class StudySearch:
 
     def repeat(self, config: Config, purpose: Purpose) -> Proposal:
         """Propose a configuration of the caller's choice."""
-        return self._propose(config, purpose, 0)
+        return self._propose(_Wanted(config, purpose))
 
     def tell(self, proposal: Proposal, result: TrialResult, *, retry: bool) -> None:
         """Take the outcome in, and have it written. `retry`: a fault is tried again."""
@@ -106,7 +117,7 @@ class StudySearch:
         self._history.append(result)
         self._file.ended(proposal.number, verdict, summary_of(result))
         if result.outcome is Outcome.FAILED and retry:
-            self._retry(proposal)
+            self._retries.append(_once_more(result))
         elif result.outcome is Outcome.FAILED:
             logger.warning("%s failed and is given up: %s", proposal.config, result.reason)
 
@@ -131,7 +142,7 @@ class StudySearch:
         step = planner.next(self._history, tuple(self._steps.values()))
         if step is None:
             return None
-        proposal = self._propose(step.config, step.purpose, 0, step.why)
+        proposal = self._propose(_Wanted(step.config, step.purpose, step.why))
         self._steps[proposal.number] = step
         return proposal
 
@@ -149,47 +160,55 @@ class StudySearch:
                 NOTHING_LEARNT.tell(self._study, trial)
             elif config != drawn:
                 NOTHING_LEARNT.tell(self._study, trial)
-                return self._propose(config, Purpose.SEARCH, 0)
+                return self._propose(_Wanted(config))
             else:
-                return self._hand_out(trial, Proposal(self._next_number, config, Purpose.SEARCH), 0)
+                return self._hand_out(trial, Proposal(self._next_number, config, Purpose.SEARCH))
         return None
 
-    def _take_up(self, kept: Sequence[FrozenTrial], results: Mapping[int, TrialResult]) -> None:
-        """Learn from an earlier run, and try again what it left unfinished."""
-        # Also those whose record was lost with a killed driver: their folders are taken.
-        self._next_number = max((number + 1 for number in results), default=0)
-        self._seen |= {result.config.variant for result in results.values()}
-        for frozen in kept:
-            number = int(frozen.user_attrs["number"])
+    def _take_up(self, number: int, frozen: FrozenTrial | None, result: TrialResult | None) -> None:
+        """Learn from a trial of an earlier run, and bring the file up to date."""
+        if frozen is not None and frozen.state.is_finished():
+            self._seen.add(Config.of(frozen.user_attrs["config"]).variant)
+            self._study.add_trial(frozen)
+        elif result is not None:
+            self._seen.add(result.config.variant)
+            told = self._told(result)
+            self._study.add_trial(told)
+            self._file.replaced(number, told)
+        elif frozen is not None:
             config = Config.of(frozen.user_attrs["config"])
-            self._next_number = max(self._next_number, number + 1)
             self._seen.add(config.variant)
-            outcome = frozen.user_attrs.get("result", {}).get("outcome")
-            if not frozen.state.is_finished() and number in results:
-                verdict = Verdict.on(results[number], self._sweep.objective)
-                self._file.ended(number, verdict, summary_of(results[number]))
-                verdict.tell(self._study, self._enqueued(config))
-                outcome = results[number].outcome.value
-            elif frozen.state.is_finished():
-                self._study.add_trial(frozen)
-            else:
-                self._file.ended(number, NOTHING_LEARNT, {"outcome": "interrupted"})
-                outcome = Outcome.CANCELLED.value
-            if outcome == Outcome.CANCELLED.value:
-                purpose = Purpose(frozen.user_attrs["purpose"])
-                self._retries.append((config, purpose, frozen.user_attrs.get("retry", 0)))
+            self._file.ended(number, NOTHING_LEARNT, {"outcome": "interrupted"})
+            purpose = Purpose(frozen.user_attrs["purpose"])
+            why = f"trial {number} once more: it was cut off before it began"
+            self._retries.append(_Wanted(config, purpose, why, number))
+
+    def _told(self, result: TrialResult) -> FrozenTrial:
+        """Return a trial as its end would have left it in the file."""
+        distributions: dict[str, BaseDistribution] = {}
+
+        def pick(axis: Axis) -> Value:
+            distributions[axis.name] = _distribution(axis)
+            return result.config[axis.name]
+
+        config = self._space.walk(pick)
+        purpose = Purpose(result.purpose)
+        proposal = Proposal(result.number, config, purpose, result.why, result.retry_of)
+        attributes = {**attributes_of(proposal), "result": summary_of(result)}
+        return Verdict.on(result, self._sweep.objective).told(config, distributions, attributes)
 
     def _random_proposal(self) -> Proposal | None:
         seed = self._sweep.seed * 100_003 + self._next_number
         for drawn in valid_samples(self._space, seed):
             config = self._guide.canonical(drawn)
             if config.variant not in self._seen and not self._guide.refusal(config):
-                return self._propose(config, Purpose.SEARCH, 0)
+                return self._propose(_Wanted(config))
         return None
 
-    def _propose(self, config: Config, purpose: Purpose, retry: int, why: str = "") -> Proposal:
-        proposal = Proposal(self._next_number, config, purpose, why)
-        return self._hand_out(self._enqueued(config), proposal, retry)
+    def _propose(self, wanted: "_Wanted") -> Proposal:
+        number = self._next_number
+        proposal = Proposal(number, wanted.config, wanted.purpose, wanted.why, wanted.retry_of)
+        return self._hand_out(self._enqueued(wanted.config), proposal)
 
     def _enqueued(self, config: Config) -> Trial:
         """Return a trial of the study in memory that has this configuration."""
@@ -198,17 +217,35 @@ class StudySearch:
         self._space.walk(lambda axis: _suggest(trial, axis))
         return trial
 
-    def _hand_out(self, trial: Trial, proposal: Proposal, retry: int) -> Proposal:
+    def _hand_out(self, trial: Trial, proposal: Proposal) -> Proposal:
         self._next_number += 1
         self._seen.add(proposal.config.variant)
         self._open[proposal.number] = trial
-        self._retry_of[proposal.number] = retry
-        self._file.started(proposal, retry, trial)
+        self._file.started(proposal, trial)
         return proposal
 
-    def _retry(self, proposal: Proposal) -> None:
-        retry = self._retry_of[proposal.number] + 1
-        self._retries.append((proposal.config, proposal.purpose, retry))
+
+def write_study(
+    sweep: Sweep, path: Path, name: str, results: Sequence[TrialResult], key: str
+) -> None:
+    """Make a study again from the results of its trials, whatever the file holds of it."""
+    drop_study(path, name)
+    StudySearch(sweep, path, name, results, key=key).close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is to be proposed."""
+
+    config: Config
+    purpose: Purpose = Purpose.SEARCH
+    why: str = ""
+    retry_of: int | None = None
+
+
+def _once_more(result: TrialResult) -> _Wanted:
+    why = f"trial {result.number} once more: {result.reason}"
+    return _Wanted(result.config, Purpose(result.purpose), why, result.number)
 
 
 def _suggest(trial: Trial, axis: Axis) -> Value:
@@ -217,3 +254,12 @@ def _suggest(trial: Trial, axis: Axis) -> Value:
     if isinstance(axis, IntRange):
         return trial.suggest_int(axis.name, axis.low, axis.high, step=axis.step, log=axis.log)
     return trial.suggest_float(axis.name, axis.low, axis.high, log=axis.log)
+
+
+def _distribution(axis: Axis) -> BaseDistribution:
+    """Return what `_suggest` makes a trial draw from."""
+    if isinstance(axis, Choice):
+        return CategoricalDistribution(list(axis.values))
+    if isinstance(axis, IntRange):
+        return IntDistribution(axis.low, axis.high, step=axis.step, log=axis.log)
+    return FloatDistribution(axis.low, axis.high, log=axis.log)

@@ -1,10 +1,13 @@
 """What the end of a trial means to Optuna."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import optuna
-from optuna.trial import Trial, TrialState
+from optuna.distributions import BaseDistribution
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
+from sweeps.config import Config
 from sweeps.limits import broken_limits
 from sweeps.results import Outcome, TrialResult
 from sweeps.sweep import Objective
@@ -55,6 +58,24 @@ class Verdict:
         if self.step is not None:
             trial.report(self.step[1], step=self.step[0])
         study.tell(trial, list(self.values) or None, state=self.state)
+
+    def told(
+        self,
+        config: Config,
+        distributions: Mapping[str, BaseDistribution],
+        attributes: Mapping[str, object],
+    ) -> FrozenTrial:
+        """Return the trial as `tell` leaves it, for a study that never saw it."""
+        values = list(self.values) or ([self.step[1]] if self.step else None)
+        return create_trial(
+            state=self.state,
+            values=values,
+            params=dict(config),
+            distributions=dict(distributions),
+            user_attrs=dict(attributes),
+            intermediate_values=dict([self.step]) if self.step else {},
+            constraints=None if self.constraint is None else {CONSTRAINT: self.constraint},
+        )
 
 
 REFUSED = Verdict(TrialState.PRUNED, constraint=1.0)

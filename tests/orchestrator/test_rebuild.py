@@ -1,5 +1,6 @@
 """MLflow and the study, made again from what lies on disk, are what they were."""
 
+import contextlib
 import secrets
 import shutil
 import sqlite3
@@ -9,11 +10,11 @@ from typing import Any
 
 import optuna
 import pytest
-from optuna.trial import TrialState
 
 from orchestrator.files import Spool, write_json
+from orchestrator.interrupted import REASON
 from orchestrator.rebuild import Rebuilt, events_of, rebuild, rebuild_study, recover
-from orchestrator.search.study import StudySearch
+from orchestrator.search.study import StudySearch, write_study
 from orchestrator.spool import (
     RESULT,
     SAMPLE,
@@ -26,10 +27,11 @@ from orchestrator.spool import (
 )
 from orchestrator.state import State
 from orchestrator.tracking.events import SweepEnded, TrialEnded
-from orchestrator.tracking.mlflow_store import DIED
 from orchestrator.tracking.mlflow_writer import MlflowWriter
 from orchestrator.tracking.run_content import card_of
 from orchestrator.tracking.seam import Sample, SweepCard
+from sweeps.again import to_try_again
+from sweeps.definition import definition
 from sweeps.problems import BadInputError
 from sweeps.results import Outcome, TrialResult
 from tests.orchestrator.search.ready import study_file
@@ -157,7 +159,7 @@ def test_a_store_elsewhere_gets_what_it_lacks_and_nothing_twice(tmp_path: Path) 
     assert seen["s1-0001"][3]["decode_tok_s"] == 50.0
     assert seen["s1-0001"][5] == [(second, 10.0 + second) for second in range(5)]
     assert seen["s1-0003"][1] == "KILLED"
-    assert seen["s1-0003"][4]["reason"] == DIED
+    assert seen["s1-0003"][4]["reason"] == REASON
     assert seen["s1"][1] == "FINISHED"
     assert seen["s1"][2] == {"seed": "7"}
     assert not state.outbox_path("s1").exists()
@@ -214,35 +216,85 @@ def test_damaged_lines_are_reported_and_the_rest_counts(tmp_path: Path) -> None:
     assert not [event for event in events if isinstance(event, SweepEnded)]
 
 
-def test_the_study_is_made_again_with_its_numbers_values_and_states(tmp_path: Path) -> None:
-    state = State(tmp_path)
-    state.write_card("s1", {"name": "small"})
-    for end in ENDS:
-        write_json(state.trial_folder("s1", end.number) / "result.json", _end(end, "s1").as_data())
-    last = _end(result(5, ngram(5), 60.0), "s1")
-    write_json(state.trial_folder("s1", 5) / "result.json", last.as_data())
-    _spool(state, _end(result(4, ngram(6)), "s1"), ended=False)
-    study_file(tmp_path)
-
-    def open_search(sweep: object, path: Path, name: str) -> StudySearch:
-        shutil.copy(study_file(tmp_path), path)
-        return StudySearch(SMALL, path, name)
-
-    assert rebuild_study(state, {"s1": SMALL}, open_search) == 6
-    study = optuna.load_study(study_name="s1", storage=f"sqlite:///{tmp_path / 'study.db'}")
-    trials = {trial.user_attrs["number"]: trial for trial in study.trials}
-    assert sorted(trials) == list(range(6))
-    assert [trials[n].value for n in range(6)] == [20.0, 50.0, None, None, None, 60.0]
-    assert [trials[n].state for n in (2, 3, 4)] == [
-        TrialState.PRUNED, TrialState.FAIL, TrialState.FAIL,
-    ]  # fmt: skip
-    assert trials[4].user_attrs["result"]["outcome"] == "cancelled"
-    # It is continued from there, and what was killed is tried again.
-    search = StudySearch(SMALL, tmp_path / "study.db", "s1", state.results("s1"))
-    proposal = search.ask()
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a state folder with six trials of a sweep and its study, each with another end."""
+    state = State(tmp_path_factory.mktemp("left"))
+    state.write_card("s1", {"name": "small", "definition": definition(SMALL)})
+    search = StudySearch(SMALL, study_file(state.root), "s1")
+    outcomes = [Outcome.MEASURED, Outcome.INFEASIBLE, Outcome.FAILED, Outcome.STOPPED,
+                Outcome.CANCELLED]  # fmt: skip
+    for n in range(6):
+        proposal = search.ask()
+        assert proposal is not None
+        end = _end(
+            replace(
+                result(n, proposal.config, 20.0 + n, outcome=outcomes[n % 5]),
+                purpose=proposal.purpose.value, why=proposal.why, retry_of=proposal.retry_of,
+                bound=33.0,
+            ),
+            "s1",
+        )  # fmt: skip
+        search.tell(proposal, end, retry=True)
+        write_json(state.trial_folder("s1", n) / "result.json", end.as_data())
     search.close()
-    assert proposal is not None
-    assert (proposal.number, proposal.config) == (6, ngram(6))
-    kept = sqlite3.connect(tmp_path / "study.db.before-rebuild")
-    assert kept.execute("SELECT count(*) FROM studies").fetchone() == (0,)
-    kept.close()
+    return state.root
+
+
+def _study_of(state: State) -> list[tuple[object, ...]]:
+    study = optuna.load_study(study_name="s1", storage=f"sqlite:///{state.study_path}")
+    return [
+        (
+            t.number, t.state, t.values, t.params, t.distributions, t.user_attrs, t.system_attrs,
+            t.intermediate_values, study.user_attrs, study.directions,
+        )
+        for t in study.trials
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "a wrong value",
+        "torn",
+        pytest.param("lost", marks=pytest.mark.slow),
+        pytest.param("no database", marks=pytest.mark.slow),
+    ],
+)
+def test_the_study_is_made_again_as_it_was(tmp_path: Path, left: Path, damage: str) -> None:
+    """States, values, bounds and attributes; and it goes on from there, with other draws."""
+    shutil.copytree(left, tmp_path, dirs_exist_ok=True)
+    state = State(tmp_path)
+    ends = state.results("s1")
+    before = _study_of(state)
+    path = state.study_path
+    match damage:
+        case "lost":
+            path.unlink()
+        case "no database":
+            path.write_bytes(b"not a database any more" * 1000)
+        case "torn":
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        case _:
+            with contextlib.closing(sqlite3.connect(path)) as file:
+                file.execute("UPDATE trial_values SET value = 1")
+                file.commit()
+    assert rebuild_study(state, ["s1"], write_study) == ()
+    assert _study_of(state) == before
+    assert not list(tmp_path.glob(".study.db*"))
+    again = to_try_again(ends, frozenset())
+    search = StudySearch(SMALL, path, "s1", state.results("s1"), again=again)
+    drawn = [search.ask() for _ in range(4)]
+    search.close()
+    assert [(p.number, p.retry_of) for p in drawn if p][:2] == [(6, 4), (7, None)]
+    tried = {end.config.variant for end in ends}
+    assert not {p.config.variant for p in drawn[1:] if p} & tried
+
+
+def test_a_sweep_without_a_definition_is_named_and_others_stay(tmp_path: Path, left: Path) -> None:
+    shutil.copytree(left, tmp_path, dirs_exist_ok=True)
+    state = State(tmp_path)
+    before = _study_of(state)
+    state.write_card("old", {"name": "old"})
+    assert rebuild_study(state, ["old"], write_study) == ("old",)
+    assert _study_of(state) == before
