@@ -177,8 +177,8 @@ def _scores(tasks: Sequence[Task]) -> list[Score]:
 
 def _strategy(name: str, world: World, seed: int) -> Strategy:
     match name:
-        case "ours":
-            return Ours(world, seed, CAP_STARTS)
+        case "ours" | "predicted":
+            return Ours(world, seed, CAP_STARTS, predicts=name == "predicted")
         case "tpe" | "tpe_stop":
             from search_worlds.tpe import Tpe  # Optuna is slow to import
 

@@ -7,10 +7,12 @@ from typing import Protocol
 
 import numpy as np
 
+from search_worlds.recorded import Recorded
 from search_worlds.trials import Stop
 from search_worlds.world import World, drafts_of, servings_of
 from sweeps.axes import Axis
 from sweeps.config import Config
+from sweeps.prediction.source import NOTHING_KNOWN
 from sweeps.results import TrialResult
 from sweeps.sampling import valid_samples
 from sweeps.search.encoding import values_of
@@ -52,11 +54,12 @@ class Strategy(Protocol):
 
 
 class Ours:
-    """The planner of the project."""
+    """The planner of the project, with or without accept lengths that were replayed."""
 
-    def __init__(self, world: World, seed: int, trials: int) -> None:
+    def __init__(self, world: World, seed: int, trials: int, *, predicts: bool = False) -> None:
+        source = Recorded(world, seed) if predicts else NOTHING_KNOWN
         self.planner = Planner(
-            world.space, canonical=world.canonical, seed=seed, limits=Limits(trials)
+            world.space, canonical=world.canonical, seed=seed, limits=Limits(trials), source=source
         )
         self.history: list[TrialResult] = []
         self.steps: list[Step] = []

@@ -26,4 +26,5 @@ class NoSource:
         return PLAIN if config.is_plain else None
 
 
+NOTHING_KNOWN = NoSource()
 PLAIN = Estimate(1.0, 1.0, 1.0, 0.0, "plain decode accepts its one token", provisional=False)

@@ -20,6 +20,9 @@ ORDERED_SPREAD, ORDERED_LENGTH = 0.04, 0.6
 NAMED_SPREAD = 0.02
 SHARED = 0.7
 """How much of what a shape does is the same at all widths."""
+KNOWN_TOGETHER, KNOWN_SPREAD = 0.95, 0.004
+"""Of the error of accept lengths that were computed: the share that all settings have in common,
+and what each may be wrong by of its own, as a logarithm."""
 UNPOOLED_SPREAD = 0.15
 """What a setting of communication moves, once accept lengths were seen to differ by it."""
 
@@ -38,7 +41,8 @@ class AcceptPrior:
         for column, axis in enumerate(self.encoder.ordered_axes, 1):
             widening = WIDENING.get(axis.name, 0.0)
             found = found + widening * points.numbers[..., column] * _room(points)
-        return np.asarray(drafts * found)
+        known = self._known(points)[0]
+        return np.asarray(np.where(np.isnan(known), drafts * found, known))
 
     def kernel(self, a: Points, b: Points) -> Floats:
         """Return the prior covariance of rows with rows; the two broadcast.
@@ -53,14 +57,28 @@ class AcceptPrior:
         bend = np.exp(-0.5 * (doublings / BEND_LENGTH) ** 2)
         found += BEND_SPREAD**2 * bend
         found += (SHARED + (1 - SHARED) * bend) * self._shapes(a, b)
+        found = self._where_known(a, b, found, bend)
         if self.unpooled:
             found += self._unpooled(a, b)
         return np.asarray(found * same)
 
+    def _where_known(self, a: Points, b: Points, otherwise: Floats, bend: Floats) -> Floats:
+        """Return the covariance of what is left open where accept lengths are known before they
+        are measured: most of it is one error, of other text than the sweep's."""
+        (_, ours), (_, theirs) = self._known(a), self._known(b)
+        one = np.isnan(ours)
+        both = ~one & ~np.isnan(theirs)
+        spread = np.nan_to_num(ours) * np.nan_to_num(theirs)
+        left = spread * (KNOWN_TOGETHER + (1 - KNOWN_TOGETHER) * bend) + KNOWN_SPREAD**2 * bend
+        return np.where(both, left, np.where(one & np.isnan(theirs), otherwise, 0.0))
+
+    def _known(self, points: Points) -> tuple[Floats, Floats]:
+        return points.numbers[..., -2], points.numbers[..., -1]
+
     def _shapes(self, a: Points, b: Points) -> Floats:
         """Return what the shape of a draft adds; wider drafts are shaped more."""
         found = np.zeros(np.broadcast(a.codes[..., 0], b.codes[..., 0]).shape)
-        for column in range(1, a.numbers.shape[-1]):
+        for column in range(1, 1 + len(self.encoder.ordered_axes)):
             apart = (a.numbers[..., column] - b.numbers[..., column]) / ORDERED_LENGTH
             found += ORDERED_SPREAD**2 * np.exp(-0.5 * apart**2)
         for column in range(1 + len(self.encoder.serving_axes), a.codes.shape[-1]):

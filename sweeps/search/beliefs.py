@@ -14,9 +14,10 @@ from sweeps.search.cycles import CyclePrior
 from sweeps.search.encoding import Encoder
 from sweeps.search.equality import accepts_differ
 from sweeps.search.evidence import Evidence, Variant
-from sweeps.search.gaussian import Belief, Conditioned, Floats, condition
+from sweeps.search.gaussian import Conditioned, Floats, condition
 from sweeps.search.pool import Pool
 from sweeps.search.roles import trait_of, width_of
+from sweeps.search.step_times import Moments, PartedTimes, SmoothTimes, StepTimes, fit_of
 
 MOST_VARIANTS = 120
 """That the models are fitted to: their cost grows with the third power."""
@@ -35,20 +36,27 @@ class Models:
     """The two models of a sweep, fitted to its evidence."""
 
     encoder: Encoder
-    cycle: Conditioned
+    cycle: StepTimes
     accept: Conditioned
     unpooled: bool
 
     @classmethod
-    def fit(cls, encoder: Encoder, evidence: Evidence) -> "Models":
-        """Condition both on the pooled readings of variants."""
+    def fit(cls, encoder: Encoder, evidence: Evidence, *, by_parts: bool = False) -> "Models":
+        """Condition both on the pooled readings of variants; step times by parts if so asked."""
         variants = _most_telling(list(evidence.variants.values()))
         unpooled = accepts_differ(evidence)
         drafted = [v for v in variants if v.accept is not None]
         accept_points = encoder.accepts([v.config for v in drafted])
+        inert = inert_axes(encoder, evidence)
+        fit = fit_of(encoder, evidence, inert) if by_parts else None
+        times: StepTimes
+        if fit is not None:
+            times = PartedTimes(fit)
+        else:
+            times = SmoothTimes(encoder, _fit_cycles(encoder, variants, inert))
         return cls(
             encoder,
-            _fit_cycles(encoder, variants, inert_axes(encoder, evidence)),
+            times,
             condition(
                 AcceptPrior(encoder, unpooled), accept_points,
                 np.array([v.accept.value for v in drafted if v.accept]),
@@ -59,7 +67,7 @@ class Models:
 
     def joint(self, configs: Sequence[Config]) -> tuple[Floats, Floats]:
         """Return expected log rates of configurations, and their covariance."""
-        cycle = self.cycle.at(self.encoder.cycles(configs))
+        cycle = self.cycle.at(configs)
         accept = self.accept.at(self.encoder.accepts(configs))
         return accept.mean - cycle.mean, accept.covariance + cycle.covariance
 
@@ -69,7 +77,7 @@ class Models:
         if self.unpooled:
             drafts = drafts[:MOST_UNPOOLED_DRAFTS]
             servings = servings[:MOST_UNPOOLED_SERVINGS]
-        widths = [(self.encoder.algorithm_code(draft), width_of(draft)) for draft in drafts]
+        widths = [(draft.algorithm, width_of(draft)) for draft in drafts]
         kinds = list(dict.fromkeys(widths))
         place = {kind: at for at, kind in enumerate(kinds)}
         kind_of = np.array([place[kind] for kind in widths])
@@ -82,7 +90,7 @@ class Models:
             accept_rows = np.repeat(np.arange(len(drafts))[:, None], n, axis=1)
         return Outlook(
             drafts, servings,
-            self.cycle.at(self.encoder.cycles_of_all(kinds, servings)),
+            self.cycle.over(kinds, servings),
             self.accept.at(self.encoder.accepts(accepts)),
             kind_of[:, None] * n + by[None, :], accept_rows,
         )  # fmt: skip
@@ -94,8 +102,8 @@ class Outlook:
 
     drafts: Sequence[Config]
     servings: Sequence[Config]
-    _cycle: Belief
-    _accept: Belief
+    _cycle: Moments
+    _accept: Moments
     _cycle_rows: NDArray[np.intp]
     _accept_rows: NDArray[np.intp]
 

@@ -8,6 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from sweeps.axes import Axis, FloatRange
+from sweeps.config import Config
+from sweeps.prediction.source import NOTHING_KNOWN, AcceptSource
+from sweeps.search.evidence import read_log
 from sweeps.search.gaussian import Floats, Points
 from sweeps.search.roles import (
     ALGORITHM,
@@ -15,6 +18,7 @@ from sweeps.search.roles import (
     DRAFT_TOKENS,
     KNOWN_COSTS,
     Role,
+    drafting_of,
     role_of,
     trait_of,
     width_of,
@@ -30,6 +34,8 @@ class Encoder:
     """Reads a space once; rows of the same space compare."""
 
     space: Space
+    source: AcceptSource = NOTHING_KNOWN
+    """Gives accept lengths that were computed instead of measured."""
 
     @cached_property
     def serving_axes(self) -> tuple[Axis, ...]:
@@ -72,18 +78,33 @@ class Encoder:
 
     def accepts(self, configs: Sequence[Settings]) -> Points:
         """Return rows for the accept length: the codes as above, those of the shape of the draft
-        after them; width, then each ordered axis from 0 to 1."""
+        after them; width, each ordered axis from 0 to 1, then the logarithm of the accept length
+        that is known without measuring, and its spread: not a number where none is."""
         rows = [self._shape(config) for config in configs]
         codes = [
             (self.algorithm_code(config), *self._serving_codes(config), *named)
             for config, (_, named) in zip(configs, rows, strict=True)
         ]
         numbers = [
-            [float(width_of(config)), *ordered]
+            [float(width_of(config)), *ordered, *self.given(config)]
             for config, (ordered, _) in zip(configs, rows, strict=True)
         ]
         columns = 1 + len(self.serving_axes) + len(self._named_axes)
-        return _points(codes, numbers, columns, 1 + len(self.ordered_axes))
+        return _points(codes, numbers, columns, 3 + len(self.ordered_axes))
+
+    def given(self, config: Settings) -> tuple[float, float]:
+        """Return what is known of the accept length before it is measured, as a logarithm."""
+        draft = drafting_of(config)
+        found = self._given.get(draft)
+        if found is None:
+            reading = read_log(self.source.accept(draft))
+            found = (
+                (math.nan, math.nan)
+                if reading is None
+                else (reading.value, math.sqrt(reading.variance))
+            )
+            self._given[draft] = found
+        return found
 
     def algorithm_code(self, settings: Settings) -> int:
         """Return which algorithm drafts, as a number; 0: none."""
@@ -119,6 +140,10 @@ class Encoder:
         if value not in known:
             known[value] = place(self.space.axis(name), value)
         return known[value]
+
+    @cached_property
+    def _given(self) -> dict[Config, tuple[float, float]]:
+        return {}
 
     @cached_property
     def _codes(self) -> dict[str, dict[Value, int]]:

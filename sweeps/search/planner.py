@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from sweeps.config import Config
+from sweeps.prediction.source import NOTHING_KNOWN, AcceptSource
 from sweeps.results import TrialResult
 from sweeps.search.beliefs import Models, Outlook, expected_gain, inert_axes
 from sweeps.search.claims import Claim, Proof, claim_of
@@ -72,13 +73,13 @@ class Planner:
     def __init__(
         self, space: Space, *, canonical: Canonical = same, refusal: Refusal = never, seed: int = 0,
         limits: Limits = NO_LIMITS, metric: str = "decode_tok_s", higher_is_better: bool = True,
-        taste: Taste = USUAL,
+        taste: Taste = USUAL, source: AcceptSource = NOTHING_KNOWN,
     ) -> None:  # fmt: skip
         self._canonical, self._limits, self.taste = canonical, limits, taste
         self._metric = Objective(metric, higher_is_better)
         self._pool = PoolMaker(space, canonical, refusal, seed)
         self._designs = Designs(space, self._pool)
-        self._encoder = Encoder(space)
+        self._encoder = Encoder(space, source)
         self._plain = canonical(space.plain())
         self._kept: _View | None = None  # the last look, for callers that ask several things
         self._earlier: dict[int, _View] = {}
@@ -303,8 +304,14 @@ class _View:
         return [r for r in self.history if r.outcome not in CUT]
 
     @cached_property
+    def by_parts(self) -> bool:
+        """Tell whether step times are taken apart: of decoding, where predictions are asked for."""
+        predicts = self.encoder.source is not NOTHING_KNOWN
+        return predicts and self.metric.name == "decode_tok_s"
+
+    @cached_property
     def models(self) -> Models:
-        return Models.fit(self.encoder, self.evidence)
+        return Models.fit(self.encoder, self.evidence, by_parts=self.by_parts)
 
     @cached_property
     def standings(self) -> Standings | None:

@@ -14,6 +14,7 @@ from sweeps.search.planner import never
 from sweeps.search.pool import PoolMaker
 from sweeps.search.roles import Role, role_of, width_of
 from sweeps.search.standings import stand
+from sweeps.search.step_times import SmoothTimes
 from sweeps.search.steps import Purpose, Step
 from sweeps.values import Value
 from tests.sweeps.search.host import (
@@ -137,7 +138,8 @@ def test_what_is_fitted_and_ranked_is_bounded() -> None:
     evidence = evidence_of(host, {}, *configs)
     assert len(configs) > 2 * MOST_VARIANTS
     models = Models.fit(Encoder(SPACE), evidence)
-    assert len(models.cycle.points) <= MOST_VARIANTS + 20
+    assert isinstance(models.cycle, SmoothTimes)
+    assert len(models.cycle.conditioned.points) <= MOST_VARIANTS + 20
     standings = stand(models, evidence)
     assert standings is not None
     assert len(standings.configs) <= 120

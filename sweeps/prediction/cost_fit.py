@@ -1,0 +1,246 @@
+"""The time of a step as a sum of parts that cannot be negative, with all that the data leave open.
+
+A step that verifies T tokens takes, in units of a plain step and under bold settings s,
+
+    base_s + offset + host + slope_s (T - 1) + growth e(T) + jump_s [T > t_s]
+
+`offset` is what any verify costs, `host` what a drafter does beside it, `slope` payload and compute
+that grow evenly, `growth` weights of further experts, which saturates, and `jump` a protocol that
+changes with the size of the message. No part is negative, so that a wider step is never faster.
+Each draw refits data and expectations, both shaken by their own spread (randomise, then optimise),
+for places of the jumps that are as likely as the data make them. What is not bold multiplies.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sweeps.config import Config
+from sweeps.intervals import Interval
+from sweeps.prediction.observations import Observation, Work
+from sweeps.prediction.small_effects import SmallEffects
+from sweeps.search.gaussian import Floats
+from sweeps.search.roles import KNOWN_COSTS, trait_of
+
+DRAWS = 300
+MOST_OBSERVED = 60
+"""Kinds of step that are fitted: the latest, where there are more."""
+JUMPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+"""Tokens above which a jump may begin."""
+NO_JUMP_CHANCE = 0.5
+EXPERT_SHARE, FULL_TOKENS = 8 / 384, 32
+"""Of the experts of a layer that one token takes; `growth` is that of so many tokens."""
+CHAINS = ("EAGLE", "EAGLE3", "STANDALONE")
+"""Drafters that take a step of their own for each token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is expected of a part before it is measured, in plain steps, give or take `spread`."""
+
+    mean: float
+    spread: float
+
+
+BASE, SLOPE, JUMP = Part(1.0, 1.0), Part(0.03, 0.06), Part(0.0, 0.7)
+OFFSET, HOST, CHAIN = Part(0.05, 0.3), Part(0.1, 0.06), Part(0.06, 0.05)
+GROWTH, REQUEST = Part(0.6, 1.2), Part(0.02, 0.03)
+SLOPE_SPREAD = 0.06
+"""Of the difference that a bold setting makes to the slope."""
+_SHARED = (OFFSET, HOST, HOST, CHAIN, GROWTH, REQUEST)
+
+
+def growth(tokens: float) -> float:
+    """Return how many further experts so many tokens read, as a share of what FULL_TOKENS read."""
+    alive = 1 - EXPERT_SHARE
+    return float((1 - alive ** (tokens - 1)) / (1 - alive ** (FULL_TOKENS - 1)))
+
+
+@dataclass(frozen=True)
+class CostFit:
+    """Draws of step times, given some observations."""
+
+    observed: Sequence[Observation]
+    default: Config
+    """Settings of communication with nothing changed."""
+    unit_ms: float
+    """A plain step, measured or expected."""
+    curves: Sequence[Config] = ()
+    """Bold settings that may be asked for; those that were measured are known anyway."""
+    inert: frozenset[str] = frozenset()
+    """Axes that were seen to do nothing."""
+    seed: int = 0
+
+    def log_cycles(self, works: Sequence[Work]) -> Floats:
+        """Return draws of the logarithms of step times in milliseconds: a row for each draw."""
+        observed, (parts, jumps) = self._used, self._drawn
+        residuals = self._logs - self._fitted([one.work for one in observed], parts, jumps)
+        rng = np.random.default_rng([self.seed, 1])
+        small = self._small.draws(works, observed, residuals, rng)
+        return np.asarray(self._fitted(works, parts, jumps) + small)
+
+    def cycle_ms(self, work: Work) -> Interval:
+        """Return the time of a step with its 95 % interval."""
+        return interval_of_draws(np.exp(self.log_cycles([work])[:, 0]))
+
+    def bold(self, serving: Config) -> Config:
+        """Return settings with what is not bold, or does nothing, at its default."""
+        found = self._bolds.get(serving)
+        if found is None:
+            kept = [n for n in serving if trait_of(n).bold and n not in self.inert]
+            found = Config.of({**self.default, **{n: serving[n] for n in kept}})
+            self._bolds[serving] = found
+        return found
+
+    @cached_property
+    def _bolds(self) -> dict[Config, Config]:
+        return {}
+
+    @cached_property
+    def _used(self) -> Sequence[Observation]:
+        return self.observed[-MOST_OBSERVED:]
+
+    @cached_property
+    def _logs(self) -> Floats:
+        return np.log([one.cycle_ms for one in self._used])
+
+    @cached_property
+    def _small(self) -> SmallEffects:
+        return SmallEffects(self.default, self.bold)
+
+    @cached_property
+    def _places(self) -> Mapping[Config, int]:
+        """The curves by their place; the default first."""
+        asked = [self.default, *(one.work.serving for one in self._used), *self.curves]
+        found = dict.fromkeys(self.bold(serving) for serving in asked)
+        return {serving: place for place, serving in enumerate(found)}
+
+    def _fitted(self, works: Sequence[Work], parts: Floats, jumps: Floats) -> Floats:
+        """Return the logarithms of steps by draws of the parts and of the places of the jumps."""
+        if not works:
+            return np.zeros((len(parts), 0))
+        rows = np.array([self._row(work) for work in works])
+        curves = np.array([self._places[self.bold(work.serving)] for work in works])
+        tokens = np.array([work.tokens for work in works])
+        jumped = parts[:, 3 * curves + 2] * (tokens > jumps[:, curves])
+        costs = np.array([self._small.cost(work) for work in works])
+        units = np.maximum(parts @ rows.T + jumped, 1e-3)
+        return np.asarray(np.log(units * self.unit_ms) + costs)
+
+    def _row(self, work: Work) -> list[float]:
+        """Return what multiplies each part: base, slope and jump of each curve, then the rest.
+
+        The column of a jump is left at zero: its place is drawn.
+        """
+        row = [0.0] * (3 * len(self._places))
+        at = 3 * self._places[self.bold(work.serving)]
+        row[at], row[at + 1] = 1.0, work.tokens - 1.0
+        drafts = float(work.algorithm is not None)
+        chain = float(work.algorithm in CHAINS)
+        return [
+            *row, drafts, drafts * (1 - chain), drafts * chain, chain * (work.width - 1),
+            growth(work.tokens), drafts * (work.batch - 1),
+        ]  # fmt: skip
+
+    @cached_property
+    def _expected(self) -> tuple[Floats, Floats]:
+        """Rows that state what is expected, each divided by its spread, and what they come to."""
+        count = 3 * len(self._places)
+        rows: list[Floats] = []
+        wanted: list[float] = []
+
+        def expect(weights: Mapping[int, float], part: Part) -> None:
+            row = np.zeros(count + len(_SHARED))
+            row[list(weights)] = list(weights.values())
+            rows.append(row / part.spread)
+            wanted.append(part.mean / part.spread)
+
+        for serving, place in self._places.items():
+            at = 3 * place
+            if place == 0:
+                expect({0: 1.0}, BASE)
+                expect({1: 1.0}, SLOPE)
+            else:
+                cost, spread = self._change(serving)
+                expect({at: 1.0, 0: -math.exp(cost)}, Part(0.0, spread))
+                expect({at + 1: 1.0, 1: -1.0}, Part(0.0, SLOPE_SPREAD))
+            expect({at + 2: 1.0}, JUMP)
+        for place, part in enumerate(_SHARED):
+            expect({count + place: 1.0}, part)
+        return np.array(rows), np.array(wanted)
+
+    def _change(self, serving: Config) -> tuple[float, float]:
+        """Return what bold settings are expected to cost, and the spread of that."""
+        changed = [(n, v) for n, v in serving.items() if self.default.get(n) != v]
+        cost = sum(KNOWN_COSTS.get(n, {}).get(v, trait_of(n).cost) for n, v in changed)
+        return cost, math.sqrt(sum(trait_of(n).spread ** 2 for n, _ in changed))
+
+    def _system(self, jumps: Sequence[float]) -> tuple[Floats, Floats]:
+        """Return the rows of data and expectations, for a place of each curve's jump."""
+        rows, wanted = [], []
+        for one in self._used:
+            row = np.array(self._row(one.work))
+            place = self._places[self.bold(one.work.serving)]
+            row[3 * place + 2] = float(one.work.tokens > jumps[place])
+            units = one.cycle_ms / self.unit_ms / math.exp(self._small.cost(one.work))
+            scale = math.hypot(one.spread_fraction, self._small.spread(one.work)) * units
+            rows.append(row / scale)
+            wanted.append(units / scale)
+        expected, values = self._expected
+        return np.vstack([*rows, expected]), np.array([*wanted, *values])
+
+    @cached_property
+    def _chances(self) -> Floats:
+        """How likely each place of a jump is, by curve; the last place: no jump."""
+        usual = np.array([(1 - NO_JUMP_CHANCE) / len(JUMPS)] * len(JUMPS) + [NO_JUMP_CHANCE])
+        found = np.tile(usual, (len(self._places), 1))
+        measured = {self._places[self.bold(one.work.serving)] for one in self._used}
+        best = [math.inf] * len(self._places)
+        for _ in range(2):  # curves share parts, so that each is looked at twice
+            for place in sorted(measured):
+                tried = [[*best[:place], jump, *best[place + 1 :]] for jump in _jump_places()]
+                scores = np.array([self._evidence(jumps) for jumps in tried])
+                odds = usual * np.exp(scores - scores.max())
+                found[place] = odds / odds.sum()
+                best[place] = float(_jump_places()[int(np.argmax(odds))])
+        return found
+
+    def _evidence(self, jumps: Sequence[float]) -> float:
+        """Return the log probability of the data for places of the jumps, but for a constant."""
+        from scipy.optimize import nnls  # slow to import, and `check` needs none of it
+
+        rows, wanted = self._system(jumps)
+        _, norm = nnls(rows, wanted)
+        _, size = np.linalg.slogdet(rows.T @ rows)
+        return -0.5 * float(norm) ** 2 - 0.5 * float(size)
+
+    @cached_property
+    def _drawn(self) -> tuple[Floats, Floats]:
+        """Draws of the parts, and of the places of the jumps: a row for each draw."""
+        from scipy.optimize import nnls  # as above
+
+        rng = np.random.default_rng(self.seed)
+        places = _jump_places()
+        picked = np.array([rng.choice(places, DRAWS, p=chances) for chances in self._chances]).T
+        systems: dict[tuple[float, ...], tuple[Floats, Floats]] = {}
+        parts = []
+        for row in picked:
+            jumps = tuple(row.tolist())
+            if jumps not in systems:
+                systems[jumps] = self._system(jumps)
+            rows, wanted = systems[jumps]
+            parts.append(nnls(rows, wanted + rng.standard_normal(len(wanted)))[0])
+        return np.array(parts), picked
+
+
+def interval_of_draws(draws: Floats) -> Interval:
+    """Return the median of draws, with what holds 95 % of them."""
+    low, middle, high = np.quantile(draws, (0.025, 0.5, 0.975)).tolist()
+    return Interval(middle, low, high)
+
+
+def _jump_places() -> Floats:
+    return np.array([*map(float, JUMPS), math.inf])
