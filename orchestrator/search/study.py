@@ -30,7 +30,7 @@ from sweeps.config import Config
 from sweeps.definition import definition, study_key
 from sweeps.results import Outcome, TrialResult
 from sweeps.sampling import valid_samples
-from sweeps.search.planner import Limits, Planner
+from sweeps.search.planner import Limits, Objective, Planner
 from sweeps.search.steps import Step
 from sweeps.sweep import FACTORISED, Sweep
 from sweeps.values import Value
@@ -133,8 +133,7 @@ class StudySearch:
             refusal=self._guide.refusal,
             seed=sweep.seed,
             limits=Limits(sweep.budget.trials, sweep.budget.gpu_hours),
-            metric=sweep.objective.metric,
-            higher_is_better=sweep.objective.higher_is_better,
+            objective=Objective(sweep.objective.metric, sweep.objective.higher_is_better),
             taste=sweep.taste,
         )
 

@@ -1,8 +1,7 @@
-"""What multiplies a step time by a little: settings that are not bold, and what no part explains."""
+"""What multiplies a step time by a little: settings that are not bold, and what is unexplained."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 

@@ -49,10 +49,11 @@ class Limits:
 class Objective:
     """What is made as good as can be; decode tok/s is taken apart, other metrics are not."""
 
-    name: str
-    higher_is_better: bool
+    name: str = "decode_tok_s"
+    higher_is_better: bool = True
 
 
+DECODE = Objective()
 NO_LIMITS, USUAL = Limits(), Taste()
 
 
@@ -72,11 +73,11 @@ class Planner:
 
     def __init__(
         self, space: Space, *, canonical: Canonical = same, refusal: Refusal = never, seed: int = 0,
-        limits: Limits = NO_LIMITS, metric: str = "decode_tok_s", higher_is_better: bool = True,
+        limits: Limits = NO_LIMITS, objective: Objective = DECODE,
         taste: Taste = USUAL, source: AcceptSource = NOTHING_KNOWN,
     ) -> None:  # fmt: skip
         self._canonical, self._limits, self.taste = canonical, limits, taste
-        self._metric = Objective(metric, higher_is_better)
+        self._metric = objective
         self._pool = PoolMaker(space, canonical, refusal, seed)
         self._designs = Designs(space, self._pool)
         self._encoder = Encoder(space, source)

@@ -7,7 +7,7 @@ import pytest
 
 from sweeps.config import Config
 from sweeps.results import Outcome, TrialResult
-from sweeps.search.planner import Limits, Planner
+from sweeps.search.planner import Limits, Objective, Planner
 from sweeps.search.roles import width_of
 from sweeps.search.steps import Purpose, Step, Taste
 from sweeps.values import Value
@@ -161,7 +161,7 @@ def test_a_fault_teaches_nothing_and_is_asked_for_again() -> None:
 @pytest.mark.parametrize("higher", [True, False])
 def test_any_metric_can_be_searched_without_factors(higher: bool) -> None:
     ours = Planner(
-        SPACE, canonical=canonical, metric="other", higher_is_better=higher, limits=Limits(20)
+        SPACE, canonical=canonical, objective=Objective("other", higher), limits=Limits(20)
     )
     host = Host(hits=TRAP)
     history: list[TrialResult] = []
