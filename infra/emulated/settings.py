@@ -16,13 +16,13 @@ from infra.emulated.resolution import (
 )
 from infra.emulated.versions import Manners, manners
 from infra.sglang.flags import version_key
+from infra.sglang.ngram_form import INSERTS_BEHIND_SINCE
 from sweeps.values import Value
 
 MODEL_CONTEXT_TOKENS = 262_144
 DEFAULT_GRAPH_MAX_BATCH = 32
 """Assumption: what a host of this memory captures when nothing is said."""
 NGRAM_CAPACITY_NODES = 10_000_000
-NGRAM_INSERTS_BEHIND_SINCE = "0.5.14"
 
 _GRAPH_FLAGS = ("cuda_graph_max_bs_decode", "cuda_graph_max_bs")
 _GRAPH_LISTS = ("cuda_graph_bs_decode", "cuda_graph_bs")
@@ -116,7 +116,7 @@ def make_settings(
         min_match=low,
         max_match=high,
         match_window="speculative_ngram_max_match_window_size" in args,
-        ngram_inserts_behind=version_key(version) >= version_key(NGRAM_INSERTS_BEHIND_SINCE),
+        ngram_inserts_behind=version_key(version) >= version_key(INSERTS_BEHIND_SINCE),
         min_breadth=whole(args, "speculative_ngram_min_bfs_breadth", 1),
         max_breadth=whole(args, "speculative_ngram_max_bfs_breadth", 10),
         match_type="PROB" if prob and how.ngram_prob else "BFS",

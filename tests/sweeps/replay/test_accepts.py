@@ -1,0 +1,105 @@
+"""Accept lengths of recorded text: cold, warm, over the tokens, and by configuration."""
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from sweeps.config import Config
+from sweeps.drafting.ngram import NgramShape
+from sweeps.replay.accepts import (
+    CORPUS,
+    RecordedAccepts,
+    accept_of,
+    cold_accept,
+    curve,
+    warm_accept,
+)
+from sweeps.replay.form import NgramForm
+from sweeps.replay.replayer import Replayer
+from sweeps.replay.streams import Steps, Stream, steps_of
+
+FORM = NgramForm(
+    {"speculative_num_draft_tokens": None, "speculative_ngram_max_trie_depth": 18,
+     "speculative_ngram_external_sam_budget": 0},
+    {"ngram_match_depth": "speculative_ngram_max_trie_depth"},
+)  # fmt: skip
+PHRASES = [[100 * n + word for word in range(1, 8)] for n in range(200)]
+
+
+def text(seed: int, tokens: int) -> list[int]:
+    """Write known phrases with new words between them: what was written helps later."""
+    rng, written = random.Random(seed), list[int]()
+    while len(written) < tokens:
+        written += [*rng.choice(PHRASES), rng.randrange(30_000, 90_000)]
+    return written[:tokens]
+
+
+def streams(requests: int = 10, tokens: int = 400) -> list[Stream]:
+    return [Stream([1, 2], text(n, tokens)) for n in range(requests)]
+
+
+def ngram(**settings: int | str) -> Config:
+    return Config.of({"speculative_algorithm": "NGRAM", **settings})
+
+
+def chosen(steps: Steps, numbers: Sequence[int]) -> float:
+    keep = np.isin(steps.stream, numbers)
+    return float(steps.tokens[keep].sum() / keep.sum())
+
+
+def test_plain_decode_accepts_one_and_other_drafters_cannot_be_replayed() -> None:
+    source = RecordedAccepts(Replayer(streams(2)), FORM)
+    plain = source.accept(Config.of({}))
+    assert plain is not None
+    assert plain.value == 1
+    assert source.accept(Config.of({"speculative_algorithm": "EAGLE3"})) is None
+    assert source.accept(ngram(**{CORPUS: "corpus.jsonl"})) is None
+
+
+def test_the_streams_that_count_are_taught_by_those_before() -> None:
+    replayer = Replayer(streams())
+    told = RecordedAccepts(replayer, FORM, counted=range(5, 10)).accept(
+        ngram(speculative_num_draft_tokens=8)
+    )
+    assert told is not None
+    assert told.low is not None
+    assert told.high is not None
+    expected = chosen(replayer.steps(NgramShape(8)), range(5, 10))
+    assert told.value == pytest.approx(expected)
+    assert told.low < expected < told.high
+    assert told.value > chosen(replayer.steps(NgramShape(8)), [0])
+
+
+def test_a_neutral_name_is_the_flag_of_the_version() -> None:
+    source = RecordedAccepts(Replayer(streams()), FORM)
+    assert source.accept(ngram(ngram_match_depth=3)) == source.accept(
+        ngram(speculative_ngram_max_trie_depth=3)
+    )
+
+
+def test_text_that_repeats_itself_is_accepted_better_when_warm() -> None:
+    steps = Replayer(streams()).steps(NgramShape(8))
+    cold, warm, points = cold_accept(steps), warm_accept(steps), curve(steps)
+    assert cold is not None
+    assert warm is not None
+    assert warm.value > cold.value
+    assert points[-1].accept.value > points[0].accept.value
+    assert [p.from_tokens for p in points[1:]] == [p.to_tokens for p in points[:-1]]
+    assert points[-1].to_tokens == steps.tokens.sum() == 10 * 399
+
+
+def test_one_long_request_has_an_interval_by_its_blocks() -> None:
+    steps = Replayer([Stream([1], text(3, 4000))]).steps(NgramShape(4))
+    whole = accept_of(steps, np.ones(len(steps), dtype=bool))
+    assert whole is not None
+    assert whole.low is not None
+    assert "blocks" in whole.method
+    assert accept_of(steps_of([]), np.zeros(0, dtype=bool)) is None
+
+
+def test_an_external_corpus_is_replayed_by_the_reference() -> None:
+    taught = Replayer(streams(3), corpora=[PHRASES])
+    shape = NgramShape(8, sam_budget=4)
+    assert len(taught.steps(shape)) < len(Replayer(streams(3)).steps(shape))
