@@ -3,6 +3,7 @@
 import fcntl
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +19,15 @@ class FileLock:
     _fd: int
 
     @classmethod
-    def take(cls, path: Path, text: str = "", *, patience_s: float = 0.0) -> "FileLock | None":
-        """Take the lock and write who has it; None if another has it for so many wall seconds."""
+    def take(
+        cls, path: Path, text: str = "", *, patience_s: float = 0.0, shared: bool = False
+    ) -> "FileLock | None":
+        """Take the lock and write who has it; None if another has it for so many wall seconds.
+
+        A `shared` one may lie in a folder that all users write to, and any of them may take it.
+        """
         until_s = time.monotonic() + patience_s
-        while (fd := _lock(path)) is None:
+        while (fd := _lock(path, 0o666 if shared else 0o600)) is None:
             if time.monotonic() >= until_s:
                 return None
             time.sleep(_LOOK_S)
@@ -39,9 +45,16 @@ class FileLock:
         try:
             # Before the lock is gone: a file that is not locked may be another's already.
             if not keep_file:
-                self.path.unlink(missing_ok=True)
+                self._remove()
         finally:
             os.close(self._fd)
+
+    def _remove(self) -> None:
+        try:
+            self.path.unlink(missing_ok=True)
+        except PermissionError:
+            # Another user has made it, in a folder where each removes only their own.
+            self.write("")
 
 
 def holder(path: Path) -> str | None:
@@ -60,10 +73,10 @@ def holder(path: Path) -> str | None:
     return None
 
 
-def _lock(path: Path) -> int | None:
+def _lock(path: Path, mode: int) -> int | None:
     """Return the locked file, or None if another has it. Again if it was removed meanwhile."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        fd = _open(path, mode)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -72,6 +85,17 @@ def _lock(path: Path) -> int | None:
         if _is_at(fd, path):
             return fd
         os.close(fd)
+
+
+def _open(path: Path, mode: int) -> int:
+    """Open a file, or make it: another user's cannot be opened by a call that could make it."""
+    while True:
+        with suppress(FileNotFoundError):
+            return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        with suppress(FileExistsError):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+            os.fchmod(fd, mode)  # whatever the umask is
+            return fd
 
 
 def _is_at(fd: int, path: Path) -> bool:

@@ -73,11 +73,11 @@ def check_hosts(
         host = settle_host(HostSpec(), choice, count_gpus())
         host = host if host.emulated else replace(host, gpus=count_gpus())
         facts = _probe(host, state, None)
-        return (_checked(facts, {}, _missing(host)),)
+        return (judge(facts, {}, _missing(host)),)
     sweep = load_sweep(space_file)
     found = _probe_all(_only(sweep, name, space_file), choice, state)
     return tuple(
-        _checked(facts, sweep.all_values(), _problems_on(sweep, host, space_file, choice, facts))
+        judge(facts, sweep.all_values(), _problems_on(sweep, host, space_file, choice, facts))
         for host, facts in found
     )
 
@@ -182,7 +182,8 @@ def _missing(host: HostSpec) -> list[Problem]:
     return [Problem("python", python, why, mend)] if why else []
 
 
-def _checked(facts: HostFacts, values: Values, problems: Sequence[Problem]) -> HostCheck:
+def judge(facts: HostFacts, values: Values, problems: Sequence[Problem]) -> HostCheck:
+    """Say what the facts of a host mean for a sweep of these values."""
     inert = () if problems else tuple(_inert(facts, values))
     return HostCheck(
         facts, tuple(problems), findings(facts, values), meanings(facts, values), inert

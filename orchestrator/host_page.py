@@ -11,7 +11,7 @@ from orchestrator.exit_codes import BAD_INPUT, NOT_READY
 from orchestrator.host_check import HostCheck
 from orchestrator.host_findings import Finding, Weight, gib
 
-_READABLE_COLUMNS = 100
+READABLE_COLUMNS = 100
 _LABEL_COLUMNS = 13
 _INDENT = "  "
 
@@ -19,7 +19,7 @@ _INDENT = "  "
 def print_host_pages(checks: Sequence[HostCheck]) -> None:
     """Show a page for each host, in lines that can be read."""
     console = Console(highlight=False, soft_wrap=True)
-    width = min(console.width, _READABLE_COLUMNS)
+    width = min(console.width, READABLE_COLUMNS)
     for number, check in enumerate(checks):
         if number:
             console.print()
@@ -31,19 +31,19 @@ def page_lines(check: HostCheck, width: int) -> Iterator[tuple[str, bool]]:
     """Yield each line of a page, and whether it is a heading."""
     yield headline(check), True
     facts = check.facts
-    yield from _section("Not usable, because", (str(problem) for problem in check.problems), width)
+    yield from section("Not usable, because", (str(problem) for problem in check.problems), width)
     for weight, title in ((Weight.WAITS, "Not ready, because"), (Weight.WARNS, "Take care")):
         told = (_told(finding) for finding in check.findings if finding.weight is weight)
-        yield from _section(title, told, width)
-    yield from _section("What it means for a sweep", check.meanings, width)
+        yield from section(title, told, width)
+    yield from section("What it means for a sweep", check.meanings, width)
     inert = (f"{axis}: {reason}" for axis, reason in check.inert)
-    yield from _section("Without effect here", inert, width)
+    yield from section("Without effect here", inert, width)
     yield "", False
     yield "Found", True
     for label, text in _found(facts):
-        yield from ((line, False) for line in _row(label, text, width))
+        yield from ((line, False) for line in row(label, text, width))
     yield from ((f"{_INDENT}{line}", False) for line in _matrix(facts))
-    yield from _section("Not known", map(str, facts.notes), width)
+    yield from section("Not known", map(str, facts.notes), width)
 
 
 def headline(check: HostCheck) -> str:
@@ -63,22 +63,16 @@ def headline(check: HostCheck) -> str:
 
 def _found(facts: HostFacts) -> Iterator[tuple[str, str]]:
     software, system, room = facts.software, facts.system, facts.room
-    version = software.sglang_version or "not installed"
-    if facts.emulated:
-        version = f"EMULATED, as version {version}; machine {facts.truth}"
-    listed = len(software.accepted_flags)
-    yield "SGLang", f"{version}; " + (f"{listed} flags" if listed else "its flags are not known")
-    yield "interpreter", f"{software.interpreter} (Python {software.python_version or '?'})"
-    others = [f"{name} {found}" for name, found in software.packages if name != "sglang"]
-    if others:
-        yield "packages", ", ".join(others)
+    if software.interpreter:
+        yield from _installed(facts)
     yield "GPUs", _gpus(facts)
     if facts.gpus:
         yield "driver", f"{facts.driver_version}" + _cuda(facts.cuda_version)
         yield "links", f"{facts.links.interconnect.value}: {', '.join(facts.links.kinds) or '-'}"
-    if not facts.emulated:
+    if software.interpreter and not facts.emulated:
         yield "NCCL", software.nccl_version or "not found for this interpreter"
         yield "NCCL files", ", ".join(file.path for file in facts.nccl_files) or "none"
+    if not facts.emulated:
         yield "IOMMU", _iommu(facts)
     own = "this machine's own: " if facts.emulated else ""
     if system.kernel:
@@ -91,6 +85,19 @@ def _found(facts: HostFacts) -> Iterator[tuple[str, str]]:
         yield "RAM", f"{ram}; {shm} free in /dev/shm, {disk} on the disk of the state"
     if room.model_bytes is not None:
         yield "model", f"{gib(room.model_bytes)} on disk"
+
+
+def _installed(facts: HostFacts) -> Iterator[tuple[str, str]]:
+    software = facts.software
+    version = software.sglang_version or "not installed"
+    if facts.emulated:
+        version = f"EMULATED, as version {version}; machine {facts.truth}"
+    listed = len(software.accepted_flags)
+    yield "SGLang", f"{version}; " + (f"{listed} flags" if listed else "its flags are not known")
+    yield "interpreter", f"{software.interpreter} (Python {software.python_version or '?'})"
+    others = [f"{name} {found}" for name, found in software.packages if name != "sglang"]
+    if others:
+        yield "packages", ", ".join(others)
 
 
 def _gpus(facts: HostFacts) -> str:
@@ -131,7 +138,8 @@ def _told(finding: Finding) -> str:
     return f"{finding.subject}: {finding.what}. {finding.mend}"
 
 
-def _section(title: str, paragraphs: Iterable[str], width: int) -> Iterator[tuple[str, bool]]:
+def section(title: str, paragraphs: Iterable[str], width: int) -> Iterator[tuple[str, bool]]:
+    """Yield a headed list; nothing where there is nothing to list."""
     listed = list(paragraphs)
     if not listed:
         return
@@ -141,7 +149,8 @@ def _section(title: str, paragraphs: Iterable[str], width: int) -> Iterator[tupl
         yield from ((line, False) for line in _filled(paragraph, width, f"{_INDENT}- "))
 
 
-def _row(label: str, text: str, width: int) -> list[str]:
+def row(label: str, text: str, width: int) -> list[str]:
+    """Lay out one fact, folded below itself."""
     head = f"{_INDENT}{label:<{_LABEL_COLUMNS}}"
     return _filled(text, width, head)
 

@@ -49,7 +49,7 @@ def read_room(root: Path, state: Path, model: Path | None) -> Room:
     total, available = read_memory(root)
     shm = shutil.disk_usage(root / "dev/shm")
     disk = shutil.disk_usage(_nearest(state))
-    model_bytes = _folder_bytes(model) if model else None
+    model_bytes = folder_bytes(model) if model else None
     return Room(total, available, shm.total, shm.free, disk.free, model_bytes)
 
 
@@ -124,7 +124,8 @@ def _nearest(path: Path) -> Path:
     return next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
 
 
-def _folder_bytes(folder: Path) -> int | None:
+def folder_bytes(folder: Path) -> int | None:
+    """Return what the files of a folder take; None where there is no folder."""
     if not folder.is_dir():
         return None
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

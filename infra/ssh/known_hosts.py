@@ -55,22 +55,34 @@ class KnownHosts:
 
     def check(self, place: str, key: paramiko.PKey, how_to_trust: str) -> None:
         """Let a trusted key pass. Raises UntrustedHostError, with the old and the new one."""
-        offered = f"{key.get_name()} {key.fingerprint}"
-        if self._is_revoked(place, key):
-            raise UntrustedHostError(f"{place} shows a key that was revoked: {offered}")
-        known = self.keys(place)
-        if key in known:
+        offered = shown(place, key)
+        if self.has(offered):
             return
-        if known:
-            old = ", ".join(f"{one.get_name()} {one.fingerprint}" for one in known)
-            raise UntrustedHostError(
-                f"{place} shows another key than before: {offered}; known is {old} (in"
-                f" {self._where()}). Somebody may be in between. If the host was set up anew,"
-                f" remove the old line (ssh-keygen -R '{place}'), then {how_to_trust}"
-            )
+        self.refuse_changed(offered)
         raise UntrustedHostError(
-            f"{place} is not known (to {self._where()}); it shows {offered}. Compare that with the"
-            f" host's own (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then {how_to_trust}"
+            f"{place} is not known (to {self._where()}); it shows {offered.kind}"
+            f" {offered.fingerprint}. Compare that with the host's own"
+            f" (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then {how_to_trust}"
+        )
+
+    def has(self, key: HostKey) -> bool:
+        """Tell whether a key is trusted for its place."""
+        is_known = any(shown(key.place, known) == key for known in self.keys(key.place))
+        return is_known and not self._is_revoked(key)
+
+    def refuse_changed(self, key: HostKey) -> None:
+        """Raise UntrustedHostError where another key is known, or this one was revoked."""
+        if self._is_revoked(key):
+            what = f"{key.kind} {key.fingerprint}"
+            raise UntrustedHostError(f"{key.place} shows a key that was revoked: {what}")
+        known = self.keys(key.place)
+        if not known:
+            return
+        old = ", ".join(f"{one.get_name()} {one.fingerprint}" for one in known)
+        raise UntrustedHostError(
+            f"{key.place} shows another key than before: {key.kind} {key.fingerprint}; known is"
+            f" {old} (in {self._where()}). Somebody may be in between. If the host was set up anew,"
+            f" remove the old line (ssh-keygen -R '{key.place}'), then trust the new one"
         )
 
     def add(self, key: HostKey) -> Path:
@@ -98,11 +110,12 @@ class KnownHosts:
             if entry is not None:
                 yield entry
 
-    def _is_revoked(self, place: str, key: paramiko.PKey) -> bool:
+    def _is_revoked(self, key: HostKey) -> bool:
         """Hold a key against the lines that the library leaves out."""
+        text = key.line.split()[-1]
         for line in self._lines():
             mark, _, rest = line.partition(" ")
-            if mark == "@revoked" and key.get_base64() in rest.split():
+            if mark == "@revoked" and text in rest.split():
                 return True
         return False
 

@@ -39,7 +39,9 @@ class Connection:
         """Close the chain, the farthest first. Safe to call twice."""
         self._ended.set()
         for transport in reversed(self.transports):
-            transport.close()
+            # Its way may have been lost before it.
+            with suppress(SSHException, OSError, EOFError):
+                transport.close()
 
     def keep_alive(self, period_s: float, lost_after_s: float) -> None:
         """Ask for signs of life from now on, and close the chain where none comes.

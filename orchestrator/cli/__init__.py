@@ -5,6 +5,7 @@ Exit codes: 0 done, 2 bad input, 3 no trial, 4 a host is not ready, 130 cut.
 
 import typer
 
+from orchestrator.cli.hosts import hosts
 from orchestrator.cli.reviewing import explain, export, trials, ui
 from orchestrator.cli.running import check, plan, sweep
 from orchestrator.cli.tending import clean, emulate, rebuild
@@ -22,3 +23,4 @@ FOREIGN_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 for _command in (sweep, check, plan, trials, explain, export, ui, rebuild, clean):
     app.command()(_command)
 app.command(context_settings=FOREIGN_FLAGS)(emulate)
+app.add_typer(hosts, name="hosts")

@@ -1,20 +1,23 @@
 """Two sweeps, whatever their state folders, never have the same GPUs or ports."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from infra import file_lock, runtime_folder
 from infra.file_lock import FileLock
 from infra.host import HostError, Reservation
-from infra.host_lock import HostInUseError, host_lock, lock_path, owner_text
+from infra.host_lock import HostInUseError, held_locks, host_lock, owner_text
 from infra.local_host import LocalHost
 from infra.reservation import DERIVED_PORTS, records
 from infra.runtime_folder import RuntimeFolder, RuntimeFolderError
@@ -63,15 +66,103 @@ def test_a_gpu_that_another_sweep_has_is_refused_by_its_owners_name(runtime: Run
             host_lock(["GPU-c", "GPU-b"], ours),
         ):
             pytest.fail("two sweeps have one GPU")
-        assert f"process {process.pid}, state folder /some/state" in str(refused.value)
+        assert f"process {process.pid} of " in str(refused.value)
+        assert ", state folder /some/state, since 20" in str(refused.value)
+        assert [(lock.name, lock.stale) for lock in held_locks()] == [
+            ("GPU-a", False), ("GPU-b", False),
+        ]  # fmt: skip
         # Other GPUs of the machine are free, that of the refused attempt among them.
         with host_lock(["GPU-c"], ours):
             pass
         process.send_signal(signal.SIGKILL)
         process.wait()
         with host_lock(["GPU-a", "GPU-b"], ours):
-            assert file_lock.holder(lock_path(runtime.hosts, "GPU-a")) == f"GPU-a: {ours}"
+            assert {lock.owner for lock in held_locks()} == {ours}
     assert list(runtime.hosts.iterdir()) == []
+
+
+_FORKED = """
+import os, sys, time
+from infra.host_lock import host_lock, owner_text
+with host_lock(["GPU-a"], "the dead"):
+    if os.fork() == 0:
+        print("held", flush=True)
+        time.sleep(600)
+    os._exit(0)
+"""
+
+
+def test_a_lock_of_a_dead_process_counts_for_nothing(runtime: RuntimeFolder) -> None:
+    with other_process(_FORKED) as (process, _):
+        process.wait()
+        try:
+            # A child that lives on holds the file, and the owner cannot give it back any more.
+            (stale,) = held_locks()
+            assert stale.stale
+            assert str(stale).endswith("that process has ended")
+            with host_lock(["GPU-a"], "the living"):
+                assert [lock.owner for lock in held_locks()] == ["the living"]
+        finally:
+            for pid in psutil.pids():
+                with suppress(psutil.Error):
+                    if _FORKED in psutil.Process(pid).cmdline():
+                        psutil.Process(pid).kill()
+
+
+def test_a_lock_of_an_earlier_boot_counts_for_nothing(
+    runtime: RuntimeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with host_lock(["GPU-a"], "before"):
+        assert not held_locks()[0].stale
+        monkeypatch.setattr("infra.process_id.boot_id", lambda: "another boot")
+        assert held_locks()[0].stale
+        # Whoever has it on another machine, by a common file system, may well be alive.
+        monkeypatch.setattr("infra.process_id.platform.node", lambda: "another machine")
+        assert not held_locks()[0].stale
+
+
+def test_users_of_a_machine_meet_in_one_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv(runtime_folder.VARIABLE, raising=False)
+    monkeypatch.setattr("infra.host_lock.COMMON_FOLDER", tmp_path / "common")
+    with host_lock(["GPU-a"], "mine"):
+        (path,) = (tmp_path / "common").iterdir()
+        assert path.stat().st_mode & 0o777 == 0o666
+        assert (tmp_path / "common").stat().st_mode & 0o7777 == 0o1777
+    (tmp_path / "common").chmod(0o755)
+    with pytest.raises(RuntimeFolderError, match="mode 1777"):
+        host_lock(["GPU-a"], "mine").__enter__()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+def test_another_users_gpu_is_refused_and_taken_after_its_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.delenv(runtime_folder.VARIABLE, raising=False)
+    common = Path(tempfile.mkdtemp(dir="/tmp")) / "common"
+    common.parent.chmod(0o755)
+    monkeypatch.setattr("infra.host_lock.COMMON_FOLDER", common)
+    code = f"""
+import os, sys, time
+from pathlib import Path
+from infra import host_lock
+host_lock.COMMON_FOLDER = Path({str(common)!r})
+host_lock.common_folder()
+os.setuid(65534)
+with host_lock.host_lock(["GPU-a"], host_lock.owner_text("theirs", Path("/s"))):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+    with other_process(code) as (process, _):
+        with pytest.raises(HostInUseError, match="of nobody, state folder /s"):
+            host_lock(["GPU-a"], "mine").__enter__()
+        process.kill()
+        process.wait()
+        # The file stays theirs; the lock is ours all the same.
+        with host_lock(["GPU-a"], "mine"):
+            assert [lock.owner for lock in held_locks()] == ["mine"]
+    shutil.rmtree(common.parent)
 
 
 def test_an_emulated_host_is_locked_where_its_servers_meet(tmp_path: Path) -> None:

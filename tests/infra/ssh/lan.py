@@ -94,6 +94,11 @@ class Node:
         """Return the home of its user."""
         return self.folder / "home"
 
+    @property
+    def runtime(self) -> Path:
+        """Return its runtime folder, where its sweeps meet."""
+        return Path(f"/tmp/orl{self.namespace.removeprefix('orch')}")
+
     def entry(self, **changes: object) -> HostEntry:
         """Return it as an entry of an inventory, with an interpreter in which ours is installed."""
         entry = HostEntry(
@@ -243,6 +248,7 @@ def lan() -> Iterator[Lan]:
         stack.callback(_tear_down, number)
         made = _wire(number, folder)
         for node in made.nodes.values():
+            stack.callback(shutil.rmtree, node.runtime, ignore_errors=True)
             stack.callback(node.stop)
             node.start()
         for node in made.nodes.values():
@@ -331,6 +337,7 @@ def _address(namespace: str, device: str, address: str) -> None:
 def _furnish(node: Node) -> None:
     """Give a host its keys, its configuration and its programs."""
     folder = node.folder
+    shutil.rmtree(node.runtime, ignore_errors=True)
     for part in (folder, node.home, folder / "bin", folder / "run", folder / "emulated"):
         part.mkdir(mode=0o700, exist_ok=True)
     make_key(folder / "host_key")
@@ -342,7 +349,7 @@ def _furnish(node: Node) -> None:
     smi.chmod(0o755)
     variables = {
         "HOME": node.home,
-        "ORCH_RUNTIME_DIR": f"/tmp/orl{node.namespace.removeprefix('orch')}",
+        "ORCH_RUNTIME_DIR": node.runtime,
         "PATH": f"{folder}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
     }
     text = " ".join(f"{name}={value}" for name, value in variables.items())
