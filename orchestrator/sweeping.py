@@ -2,8 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from infra import reaper
-from infra.host_lock import HostInUseError, host_lock, owner_text
+from infra.host_lock import owner_text
 from infra.leftovers import Leftover, LeftoverKind, find_leftovers, remove
 from infra.probing.facts import HostFacts
 from infra.redaction import RedactingFilter
@@ -23,10 +22,12 @@ from orchestrator.exit_codes import DONE, INTERRUPTED, NO_TRIAL
 from orchestrator.goals import ranking_of
 from orchestrator.health import RETRYABLE, SweepHealth
 from orchestrator.host_check import load_probed
+from orchestrator.host_locks import hosts_locked
 from orchestrator.interrupted import close_interrupted
 from orchestrator.pages import print_summary
 from orchestrator.rebuild import Rebuilt, rebuild, rebuild_study, recover
 from orchestrator.refusals import bad_option, locked
+from orchestrator.screening import refusals
 from orchestrator.search.known import KnownHost, KnownRules
 from orchestrator.search.study import StudySearch, write_study
 from orchestrator.signals import terminate_like_interrupt
@@ -76,7 +77,7 @@ def run_sweep(
         left = _close_dead(state)
         chosen = choose(state, sweep, space_file, wish, fingerprints)
         sweep_id = chosen.sweep_id
-        with _hosts_locked(sweep, facts, owner_text(sweep_id, state.root)):
+        with hosts_locked(sweep, facts, owner_text(sweep_id, state.root)):
             tell_removed(clear_leftovers(state))
             for line in chosen.said:
                 sys.stdout.write(f"{line}\n")
@@ -154,13 +155,14 @@ def _drive(
     results = state.results(sweep_id)
     health = SweepHealth(sweep, len(results))
     hosts = [KnownHost(name, found.version, found.machine) for name, found in facts.items()]
-    guide = KnownRules(sweep, hosts, health.why_closed)
+    fingerprints = {name: found.fingerprint for name, found in facts.items()}
+    screened = refusals(state, fingerprints)
+    guide = KnownRules(sweep, hosts, lambda c: health.why_closed(c) or screened(c))
     search = StudySearch(
         sweep, state.study_path, sweep_id, results, guide,
         again=to_try_again(results, RETRYABLE), first_number=state.next_number(sweep_id),
     )  # fmt: skip
     attendants = Attendants(tracker, [follower_for(console)])
-    fingerprints = {name: found.fingerprint for name, found in facts.items()}
     past = Past(results, sum(result.gpu_hours for result in chosen.aside))
     run = SweepRun(sweep_id, sweep, state, search, attendants, health, fingerprints, past)
     run.start()
@@ -232,23 +234,6 @@ def tell_removed(found: Sequence[Leftover]) -> None:
     for leftover in found:
         if leftover.kind is LeftoverKind.PROCESSES:
             logger.warning("an earlier sweep had left %s: ended", leftover.what)
-
-
-@contextmanager
-def _hosts_locked(sweep: Sweep, facts: Mapping[str, HostFacts], owner: str) -> Iterator[None]:
-    """Keep other sweeps off the same GPUs. An emulated host has none that another could take."""
-    names = [
-        name
-        for host in sweep.hosts
-        if not host.emulated
-        for name in ([gpu.uuid for gpu in facts[host.name].gpus] or [f"machine of {host.name}"])
-    ]
-    try:
-        with host_lock(names, owner):
-            yield
-    except HostInUseError as error:
-        mend = "Wait for that sweep, or stop it."
-        raise bad_option("hosts", error.name, f"in use by {error.owner}", mend) from error
 
 
 def clean_up(state_dir: Path) -> list[Leftover]:

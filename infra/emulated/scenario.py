@@ -72,10 +72,17 @@ class StartWorld:
     slow_factor: float = 1.0
     hang_in: StartPhase | None = None
     die_in: StartPhase | None = None
+    only_with: str = ""
+    """`NAME=VALUE` of a variable: the start hangs or dies only where its environment has it."""
     exit_code: int | None = None
     """None: the server kills itself, as SGLang does after a failed scheduler."""
     last_line: str = ""
     """What the dying scheduler writes; empty: a broken weight file."""
+
+    def concerns(self, environment: Mapping[str, str]) -> bool:
+        """Tell whether a start under these variables is the one that goes wrong."""
+        name, _, value = self.only_with.partition("=")
+        return not name or environment.get(name) == value
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import typer
 
 from orchestrator.cli.hosts import hosts
 from orchestrator.cli.reviewing import explain, export, trials, ui
-from orchestrator.cli.running import check, plan, sweep
+from orchestrator.cli.running import check, plan, screen, sweep
 from orchestrator.cli.tending import clean, emulate, rebuild
 
 app = typer.Typer(
@@ -20,7 +20,7 @@ app = typer.Typer(
 
 FOREIGN_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-for _command in (sweep, check, plan, trials, explain, export, ui, rebuild, clean):
+for _command in (sweep, check, plan, screen, trials, explain, export, ui, rebuild, clean):
     app.command()(_command)
 app.command(context_settings=FOREIGN_FLAGS)(emulate)
 app.add_typer(hosts, name="hosts")

@@ -161,3 +161,31 @@ def plan(
         print_json([{"config": dict(config), **p.as_data()} for config, p in made])
     else:
         print_plans(made)
+
+
+def screen(
+    space_file: SpaceFile,
+    state_dir: StateDir = DEFAULT_STATE,
+    engine: Engine = EngineName.AUTO,
+    settings: Annotated[int, typer.Option(min=1, help="How many to time on each host.")] = 32,
+    truth: Truth = None,
+    time_scale: TimeScale = None,
+    scenario: Scenario = None,
+    as_json: AsJson = False,
+) -> None:
+    """Time all-reduces under the communication settings of a space. No server, no model.
+
+    Sweeps on the same host then leave out the settings that hang or fail.
+    """
+    from orchestrator.screening import screen as run_screening
+    from orchestrator.screening_page import print_screening, teller
+
+    with bad_input_exits():
+        choice = HostChoice(engine, truth, time_scale, scenario)
+        with teller() as tell:
+            found = run_screening(space_file, state_dir, choice, settings, tell)
+    if as_json:
+        print_json([one.as_data() for one in found])
+    else:
+        for one in found:
+            print_screening(one)

@@ -56,7 +56,7 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     overrides = emulation.scenario.now.overrides
     given, environment = overridden(parse(argv, version), environment, overrides)
     settings = make_settings(given, environment, version)
-    launch = Launch(argv, resolve(given, version, environment), settings, emulation)
+    launch = Launch(argv, resolve(given, version, environment), settings, emulation, environment)
     configure(str(launch.args["log_level"]), ranks=settings.tp_size > 1)
     SERVER.warning("EMULATED server: no GPU, no model, time runs x%g", emulation.time_scale)
     for name, value in overrides.env.items():

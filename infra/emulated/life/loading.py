@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from infra.clock import Clock
@@ -64,6 +64,7 @@ class Launch:
     args: Mapping[str, Value]
     settings: Settings
     emulation: Emulation
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def truth(self) -> HostTruth:
@@ -310,9 +311,10 @@ class Loader:
         self, phase: StartPhase, duration_s: float, tell: Callable[[float], None] | None = None
     ) -> None:
         world = self.launch.emulation.scenario.now.start
-        if world.hang_in is phase:
+        concerned = world.concerns(self.launch.environment)
+        if concerned and world.hang_in is phase:
             self._hang()
-        if world.die_in is phase:
+        if concerned and world.die_in is phase:
             self._rest(duration_s / 2, tell)
             end(world, self.ranks)
         self._rest(duration_s, tell)
