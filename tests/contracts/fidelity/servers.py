@@ -42,11 +42,11 @@ _EMULATED_INSTEAD = {"0.1": "0.9", "cpu": "cuda"}
 
 
 @contextmanager
-def real_server(folder: Path) -> Iterator[Peer]:
+def real_server(folder: Path, flags: Sequence[str] = NGRAM_SERVER) -> Iterator[Peer]:
     """Start SGLang; the peer may not be ready yet."""
     env = EnvLayout(ROOT / DEFAULT_ENV)
     port = _free_port()
-    argv = server_argv(env, ROOT / DEFAULT_MODEL, port=port, flags=(*NGRAM_SERVER, _QUIET))
+    argv = server_argv(env, ROOT / DEFAULT_MODEL, port=port, flags=(*flags, _QUIET))
     variables = {"PATH": os.environ["PATH"], **server_variables(env)}
     with _process(argv, variables, folder / "real.log") as process:
         yield Peer("real", port, folder / "real.log", process)
