@@ -90,6 +90,13 @@ class TrialProgress:
     """Steps/s of a stream in each such block of the step probe under the same load."""
     detail: str = ""
     """What a start is at."""
+    tokens: int | None = None
+    """Received so far, over all passes; None in a report that tells of no pass."""
+
+    @property
+    def tells_numbers(self) -> bool:
+        """Tell whether it says more than that the trial lives."""
+        return self.tokens is not None
 
 
 class StopKind(StrEnum):

@@ -250,6 +250,7 @@ def _report(progress: TrialProgress) -> dict[str, Any]:
         "high": progress.high,
         "accept_length": progress.accept_length,
         "steps_per_s": progress.steps_per_s,
+        "tokens": progress.tokens,
     }
 
 
@@ -264,6 +265,7 @@ def _progress(job: TrialJob, report: dict[str, Any]) -> TrialProgress:
         high=report["high"],
         accept_length=report["accept_length"],
         steps_per_s=report["steps_per_s"],
+        tokens=report["tokens"],
         blocks=tuple(json.loads(report["blocks"])),
         step_blocks=tuple(json.loads(report["step_blocks"])),
         detail=report["detail"],

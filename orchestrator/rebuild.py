@@ -278,8 +278,9 @@ def _samples(folder: Path) -> dict[int, tuple[Sample, int]]:
     found: dict[int, tuple[Sample, int]] = {}
     for spooled in read_spool(folder / SPOOL_FILE).samples():
         sample = Sample(
-            spooled.elapsed_s, spooled.tok_s, spooled.low, spooled.high, spooled.accept_length
-        )
+            spooled.elapsed_s, spooled.tok_s, spooled.low, spooled.high, spooled.accept_length,
+            spooled.steps_per_s, spooled.tokens,
+        )  # fmt: skip
         found[int(spooled.elapsed_s)] = (sample, spooled.at_ms)
     return found
 

@@ -16,6 +16,9 @@ SAMPLE, RESULT = "sample", "result"
 """Kinds of records: who is measured; a phase that begins; a request; the rate so far; how it
 ended, the last one."""
 
+START_PHASE = "start_phase"
+"""The kind of the records that say what a start is at."""
+
 
 @dataclass(frozen=True, slots=True)
 class SpooledTrial:
@@ -33,15 +36,20 @@ class SpooledTrial:
 
 @dataclass(frozen=True, slots=True)
 class SpooledSample:
-    """The rate of the measured pass so far, `elapsed_s` into the trial by the host's time."""
+    """How a pass stands, `elapsed_s` into the trial by the host's time."""
 
     elapsed_s: float
     at_ms: int
     """Milliseconds since 1970."""
     tok_s: float | None
+    """Of the measured pass so far; None in any other."""
     low: float | None
     high: float | None
     accept_length: float | None
+    phase: str = ""
+    steps_per_s: float | None = None
+    tokens: int | None = None
+    """Received so far, over all passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +76,12 @@ class SpoolReading:
 
     def samples(self) -> tuple[SpooledSample, ...]:
         """Return the rate so far, as it was reported."""
-        return tuple(map(_sample, self.of_kind(SAMPLE)))
+        return tuple(map(sample_from, self.of_kind(SAMPLE)))
 
     @property
     def trial(self) -> SpooledTrial | None:
         """Return who was measured; None where the spool does not say."""
-        return next(map(_trial, self.of_kind(TRIAL)), None)
+        return next(map(trial_from, self.of_kind(TRIAL)), None)
 
     @property
     def result(self) -> TrialResult | None:
@@ -102,6 +110,7 @@ def sample_record(sample: SpooledSample) -> dict[str, object]:
     return {
         "elapsed_s": sample.elapsed_s, "at_ms": sample.at_ms, "tok_s": sample.tok_s,
         "low": sample.low, "high": sample.high, "accept_length": sample.accept_length,
+        "phase": sample.phase, "steps_per_s": sample.steps_per_s, "tokens": sample.tokens,
     }  # fmt: skip
 
 
@@ -119,7 +128,8 @@ def _request(data: Mapping[str, object]) -> RequestEnd:
     )
 
 
-def _trial(data: Mapping[str, object]) -> SpooledTrial:
+def trial_from(data: Mapping[str, object]) -> SpooledTrial:
+    """Read back what `trial_record` wrote."""
     config: dict[str, Value] = data["config"]  # type: ignore[assignment] # from trial_record
     return SpooledTrial(
         str(data["trial"]), _whole(data["number"]), Config.of(config),
@@ -128,11 +138,14 @@ def _trial(data: Mapping[str, object]) -> SpooledTrial:
     )  # fmt: skip
 
 
-def _sample(data: Mapping[str, object]) -> SpooledSample:
+def sample_from(data: Mapping[str, object]) -> SpooledSample:
+    """Read back what `sample_record` wrote."""
     return SpooledSample(
         _number(data.get("elapsed_s")) or 0.0, _whole(data.get("at_ms")),
         _number(data.get("tok_s")), _number(data.get("low")), _number(data.get("high")),
-        _number(data.get("accept_length")),
+        _number(data.get("accept_length")), str(data.get("phase", "")),
+        _number(data.get("steps_per_s")),
+        None if data.get("tokens") is None else _whole(data.get("tokens")),
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from orchestrator.job import (
 )
 from orchestrator.search.seam import Proposal, Search
 from orchestrator.state import State
+from orchestrator.tallying import counted, tally_of
 from orchestrator.tracking.seam import Sample, SweepCard, Tracker, TrialCard
 from sweeps.config import Config
 from sweeps.effects import notes_of
@@ -190,13 +191,14 @@ class SweepRun:
         """Take a sign of life; return the order to stop where that is justified."""
         if progress.trial not in self._open:
             return None
-        self._tracker.progress(
-            progress.trial,
-            Sample(
-                progress.elapsed_s, progress.tok_s, progress.low, progress.high,
-                progress.accept_length, progress.steps_per_s,
-            ),
-        )  # fmt: skip
+        if progress.tells_numbers:
+            self._tracker.progress(
+                progress.trial,
+                Sample(
+                    progress.elapsed_s, progress.tok_s, progress.low, progress.high,
+                    progress.accept_length, progress.steps_per_s, progress.tokens,
+                ),
+            )  # fmt: skip
         tally = self.tally()
         for follower in self._followers:
             follower.progress(progress, tally)
@@ -248,20 +250,9 @@ class SweepRun:
 
     def tally(self) -> Tally:
         """Sum up where the sweep stands."""
-        counted = self._counted()
+        elapsed_s = time.monotonic() - self._began_s
         planned = self.sweep.budget.trials
-        here = len(counted) - self._resumed
-        left_s = None
-        if here > 0:
-            left_s = (time.monotonic() - self._began_s) / here * max(0, planned - len(counted))
-        measured = [r for r in self._results if self._objective(r) is not None]
-        sign = 1 if self.sweep.objective.higher_is_better else -1
-        leader = max(measured, key=lambda r: sign * (self._objective(r) or 0.0), default=None)
-        plain = [r for r in measured if r.config.is_plain]
-        return Tally(
-            len(counted), planned, self._gpu_hours(), leader,
-            max(plain, key=lambda r: sign * (self._objective(r) or 0.0), default=None), left_s,
-        )  # fmt: skip
+        return tally_of(self._results, self.sweep.objective, planned, self._resumed, elapsed_s)
 
     def _baseline(self, host: str) -> Baseline | None:
         """Return the step of the best plain decode on a host, once there is one."""
@@ -301,13 +292,8 @@ class SweepRun:
                     found[result.host] = outputs
         return found
 
-    def _objective(self, result: TrialResult) -> float | None:
-        return result.value(self.sweep.objective.metric) if result.may_lead else None
-
     def _counted(self) -> list[TrialResult]:
-        """Return the trials that the budget pays for: not those that a fault or we cut off."""
-        uncounted = (Outcome.CANCELLED, Outcome.FAILED)
-        return [r for r in self._results if r.outcome not in uncounted]
+        return counted(self._results)
 
     def _gpu_hours(self) -> float:
         return self._past.aside_gpu_hours + sum(result.gpu_hours for result in self._results)

@@ -34,6 +34,7 @@ from orchestrator.signals import terminate_like_interrupt
 from orchestrator.state import State
 from orchestrator.stories import ending
 from orchestrator.sweep_run import Attendants, Past, SweepRun
+from orchestrator.tallying import counted
 from orchestrator.tracking.mlflow_writer import MlflowWriter, check_store
 from orchestrator.tracking.tracking_uri import is_remote, shown_uri, tracking_uri
 from orchestrator.tracking.ui_view import EXPERIMENT
@@ -81,7 +82,7 @@ def run_sweep(
             tell_removed(clear_leftovers(state))
             for line in chosen.said:
                 sys.stdout.write(f"{line}\n")
-            card = _card(state, sweep, space_file, chosen)
+            card = {**_card(state, sweep, space_file, chosen), "driver": driver.value}
             state.write_card(sweep_id, {**card, "status": "running"})
             _log_to(state.sweep_folder(sweep_id) / "driver.log")
             hosts = [_with_folder(host, state) for host in sweep.hosts]
@@ -255,6 +256,8 @@ def _card(state: State, sweep: Sweep, space_file: Path, chosen: Chosen) -> dict[
         "key": sweep.key,
         "file": str(space_file.absolute()),
         "created_at": before.get("created_at", now),
+        "began_at": now,
+        "done_before": len(counted(state.results(chosen.sweep_id))),
         "definition": definition(sweep),
         "aside": aside,
         "edits": [*edits, *edited] if isinstance(edits, list) else edited,
@@ -262,6 +265,9 @@ def _card(state: State, sweep: Sweep, space_file: Path, chosen: Chosen) -> dict[
         "limits": [limit.as_data() for limit in sweep.objective.limits],
         "also": list(sweep.objective.also),
         "workload": sweep.workload.as_data(),
+        "trials": sweep.budget.trials,
+        "done_before": done_before,
+        "plain": dict(sweep.space.plain()),
         "emulated": any(host.emulated for host in sweep.hosts),
         "hosts": [host.as_data() for host in sweep.hosts],
         "configurations": sweep.space.count().configs,

@@ -23,7 +23,7 @@ from orchestrator.course import Course
 from orchestrator.files import write_json
 from orchestrator.job import StopKind, TrialJob, TrialProgress
 from orchestrator.load.seam import PassProgress
-from orchestrator.spool import PHASE
+from orchestrator.spool import PHASE, START_PHASE
 from orchestrator.starting import (
     WORKER_LOST,
     StartFailure,
@@ -111,6 +111,8 @@ class _TrialRun:
         self._start_phase = ""
         self._signature = ""
         self._dirty = ""
+        self._tokens_before = 0
+        self._sampled_s = -1
         self._log_lengths: list[float] = []
 
     def result(self) -> TrialResult:
@@ -229,8 +231,11 @@ class _TrialRun:
 
     def beat(self, phase: StartPhase) -> None:
         """Take a sign of life of a start."""
-        self._start_phase = phase.value
-        self._watch.report(replace(self._sign(), detail=phase.value))
+        sign = replace(self._sign(), detail=phase.value)
+        if phase.value != self._start_phase:
+            self._start_phase = phase.value
+            self._notes.note(START_PHASE, {"phase": phase.value, "at_s": sign.elapsed_s})
+        self._watch.report(sign)
 
     def _read_back(self, plan: LaunchPlan) -> None:
         """Note what the server made of the settings, by its own account."""
@@ -254,28 +259,36 @@ class _TrialRun:
         return self._watch.order() is not None or gone or bool(self._lost_workers())
 
     def progress(self, seen: PassProgress) -> None:
-        """Report the measured pass by its rate, the probe by its steps, others as signs of life."""
-        if self._phase is Phase.PROBING and self._course and self._course.probes_the_load:
-            self._watch.report(replace(self._sign(), step_blocks=seen.chunk_blocks_per_s))
+        """Report the measured pass by its rate, the probe by its steps, others by their tokens."""
+        sign = self._sign()
+        if self._phase is not Phase.MEASURING and int(sign.elapsed_s) == self._sampled_s:
+            self._watch.report(sign)
             return
-        if self._phase is not Phase.MEASURING:
-            self._beat()
-            return
-        rate, low, high = rate_around(seen.decode_blocks_per_s)
-        sign = replace(
-            self._sign(),
-            tok_s=rate,
-            low=low,
-            high=high,
-            accept_length=seen.accept_length,
-            blocks=seen.decode_blocks_per_s,
-        )
+        self._sampled_s = int(sign.elapsed_s)
+        tokens = self._tokens_before + seen.output_tokens
+        sign = replace(sign, tokens=tokens, accept_length=seen.accept_length)
+        sign = self._with_rates(sign, seen)
         self._notes.sample(sign)
         self._watch.report(sign)
+
+    def _with_rates(self, sign: TrialProgress, seen: PassProgress) -> TrialProgress:
+        if self._phase is Phase.PROBING and self._course and self._course.probes_the_load:
+            blocks = seen.chunk_blocks_per_s
+            return replace(sign, step_blocks=blocks, steps_per_s=fmean(blocks) if blocks else None)
+        if self._phase is not Phase.MEASURING:
+            return sign
+        rate, low, high = rate_around(seen.decode_blocks_per_s)
+        told = replace(sign, tok_s=rate, low=low, high=high, blocks=seen.decode_blocks_per_s)
+        length = 1.0 if self._job.config.is_plain else seen.accept_length
+        if not rate or not length:
+            return told
+        streams = self._job.sweep.workload.concurrency
+        return replace(told, steps_per_s=rate / length / streams)
 
     def keep(self, record: PassRecord) -> None:
         """Write a pass down; the trial ends here if the server is gone or has fallen silent."""
         self._notes.requests(self._phase, record)
+        self._tokens_before += sum(request.output_tokens for request in record.requests)
         if self._phase is Phase.COLD:
             outputs = Outputs.of(record, self._job.sweep.workload.temperature)
             write_json(self._job.outputs_path, outputs.as_data())

@@ -49,8 +49,9 @@ class TrialNotes:
         """Append the rate so far."""
         now_ms = time.time_ns() // 10**6
         told = SpooledSample(
-            seen.elapsed_s, now_ms, seen.tok_s, seen.low, seen.high, seen.accept_length
-        )
+            seen.elapsed_s, now_ms, seen.tok_s, seen.low, seen.high, seen.accept_length,
+            seen.phase.value, seen.steps_per_s, seen.tokens,
+        )  # fmt: skip
         self.note(SAMPLE, sample_record(told))
 
     def end(self, result: TrialResult) -> None:

@@ -167,6 +167,7 @@ def sample_metrics(sample: Sample) -> dict[str, float | None]:
         "tok_s_so_far_high": sample.high,
         "accept_length_so_far": sample.accept_length,
         "steps_per_s_so_far": sample.steps_per_s,
+        "tokens_so_far": sample.tokens,
     }
 
 

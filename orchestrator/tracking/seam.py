@@ -45,6 +45,8 @@ class Sample:
     high: float | None = None
     accept_length: float | None = None
     steps_per_s: float | None = None
+    tokens: float | None = None
+    """Received so far, over all passes of the trial."""
 
     def as_data(self) -> dict[str, float | None]:
         """Return plain data, for JSON."""
