@@ -29,7 +29,7 @@ from sweeps.sampling import valid_samples
 from sweeps.sweep import Sweep
 
 if TYPE_CHECKING:
-    pass
+    from orchestrator.watching.watcher import Watcher
 
 logger = logging.getLogger(__name__)
 
@@ -113,6 +113,27 @@ def explain_trial(state_dir: Path, trial: str, sweep_id: str | None) -> Explanat
         among = state.sweep_ids()
     found = find_trial(state, trial, among)
     return None if found is None else explain(evidence_of(state, found))
+
+
+def watched(state_dir: Path, sweep_id: str | None) -> "Watcher":
+    """Return who looks at a sweep from outside, or at the newest one. Raises BadInputError."""
+    from orchestrator.watching.watcher import Watcher
+
+    state = State(state_dir)
+    return Watcher(state, _known(state, sweep_id) if sweep_id else _newest(state, state_dir))
+
+
+def serve_watch(
+    state_dir: Path, sweep_id: str | None, port: int, on_ready: Callable[[str], None]
+) -> None:
+    """Serve the page of a running sweep until interrupted. Raises BadInputError."""
+    from orchestrator.watching.page import Board, serve_page
+
+    board = Board(watched(state_dir, sweep_id).look)
+    try:
+        serve_page(board, port, on_ready)
+    except OSError as error:
+        raise bad_option("--port", str(port), str(error), "Try another port.") from error
 
 
 def serve(state_dir: Path, port: int, on_ready: Callable[[str], None]) -> None:

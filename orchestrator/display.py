@@ -2,6 +2,8 @@
 
 import time
 from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -19,8 +21,9 @@ from orchestrator.wording import (
     rate_text,
     tally_text,
 )
-from sweeps.naming import short
+from sweeps.naming import label, short
 from sweeps.results import Outcome, TrialResult
+from sweeps.values import Value
 
 ROWS_SHOWN = 15
 
@@ -38,6 +41,31 @@ _STYLES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A trial in the table. One that runs has no outcome."""
+
+    number: str
+    phase: str
+    rate: str
+    accept_length: str
+    what: str
+    outcome: str = ""
+
+
+def drawn(title: str, rows: Iterable[Row], footer: str) -> RenderableType:
+    """Draw trials, what is above them and what is below."""
+    table = Table(title=title, title_justify="left", expand=True)
+    for name in ("trial", "phase", "tok/s", "accept length", "configuration"):
+        table.add_column(name, no_wrap=name != "configuration")
+    for row in rows:
+        style = _STYLES[Outcome(row.outcome)] if row.outcome else "bold"
+        table.add_row(
+            row.number, Text(row.phase, style), row.rate, row.accept_length, Text(row.what)
+        )
+    return Group(table, Text(footer))
+
+
 def follower_for(console: Console) -> Follower:
     """Choose the live table where there is a terminal to draw it on."""
     return LiveTable(console) if console.is_terminal else PlainLines(console)
@@ -51,11 +79,13 @@ class LiveTable:
         self._ended: deque[TrialResult] = deque(maxlen=ROWS_SHOWN)
         self._running: dict[str, tuple[TrialJob, TrialProgress | None]] = {}
         self._title = ""
+        self._plain: Mapping[str, Value] = {}
         self._tally: Tally | None = None
 
     def sweep_started(self, start: SweepStart) -> None:
         """Draw the empty table."""
         self._title = headline(start)
+        self._plain = start.sweep.space.plain()
         self._live.start()
 
     def trial_started(self, job: TrialJob) -> None:
@@ -86,22 +116,22 @@ class LiveTable:
         self._live.update(self._picture())
 
     def _picture(self) -> RenderableType:
-        table = Table(title=self._title, title_justify="left", expand=True)
-        for name in ("trial", "phase", "tok/s", "accept length", "configuration"):
-            table.add_column(name, no_wrap=name != "configuration")
-        for result in self._ended:
-            style = _STYLES[result.outcome]
-            table.add_row(
-                str(result.number), Text(result.outcome.value, style), rate_text(result),
-                accept_text(result), short(result.config),
-            )  # fmt: skip
+        rows = [
+            Row(
+                str(result.number), result.outcome.value, rate_text(result),
+                accept_text(result), label(result.config, self._plain), result.outcome.value,
+            )
+            for result in self._ended
+        ]  # fmt: skip
         for job, progress in self._running.values():
             phase = phase_text(progress) if progress else "admitted"
-            table.add_row(
-                str(job.number), Text(phase, "bold"), progress_text(progress),
-                length_so_far(progress), f"{short(job.config)} ({job.why or job.purpose.value})",
+            what = f"{label(job.config, self._plain)} ({job.why or job.purpose.value})"
+            rows.append(
+                Row(
+                    str(job.number), phase, progress_text(progress), length_so_far(progress), what
+                )
             )  # fmt: skip
-        return Group(table, Text(tally_text(self._tally)))
+        return drawn(self._title, rows, tally_text(self._tally))
 
 
 class PlainLines:

@@ -266,7 +266,6 @@ def _card(state: State, sweep: Sweep, space_file: Path, chosen: Chosen) -> dict[
         "also": list(sweep.objective.also),
         "workload": sweep.workload.as_data(),
         "trials": sweep.budget.trials,
-        "done_before": done_before,
         "plain": dict(sweep.space.plain()),
         "emulated": any(host.emulated for host in sweep.hosts),
         "hosts": [host.as_data() for host in sweep.hosts],

@@ -40,7 +40,7 @@ _ON, _OFF = (True, "1", 1), (False, "0", 0)
 def label(config: Config, plain: Mapping[str, Value]) -> str:
     """Name a configuration among those of its sweep, whose plain decode is `plain`.
 
-    An empty `plain` makes every setting one to be named, but for those that are unset.
+    Where that is not known, an empty `plain`, all is named that is set and not switched off.
     """
     said = [(n, v) for n, v in config.items() if n != _ALGORITHM and not _is_usual(n, v, plain)]
     drafting = [_token(name, value) for name, value in said if name.startswith(_DRAFTING)]
@@ -83,7 +83,7 @@ def abbreviated(name: str) -> str:
 def _is_usual(name: str, value: Value, plain: Mapping[str, Value]) -> bool:
     if name in plain:
         return value == plain[name] and type(value) is type(plain[name])
-    return value is None
+    return value is None or (value is False and not plain)
 
 
 def _token(name: str, value: Value) -> str:

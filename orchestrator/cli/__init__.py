@@ -9,6 +9,7 @@ from orchestrator.cli.hosts import hosts
 from orchestrator.cli.reviewing import explain, export, trials, ui
 from orchestrator.cli.running import check, plan, screen, sweep
 from orchestrator.cli.tending import clean, emulate, rebuild
+from orchestrator.cli.watching import status, watch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,7 +21,11 @@ app = typer.Typer(
 
 FOREIGN_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-for _command in (sweep, check, plan, screen, trials, explain, export, ui, rebuild, clean):
+_COMMANDS = (
+    sweep, check, plan, screen, trials, explain, export, ui, status, watch, rebuild, clean,
+)  # fmt: skip
+
+for _command in _COMMANDS:
     app.command()(_command)
 app.command(context_settings=FOREIGN_FLAGS)(emulate)
 app.add_typer(hosts, name="hosts")

@@ -45,7 +45,8 @@ def _shown(*, terminal: bool, told: int = 4) -> str:
 def test_says_emulated_first_and_shows_rate_interval_leader_and_cost(terminal: bool) -> None:
     shown = _shown(terminal=terminal)
     assert "EMULATED" in shown.splitlines()[0] or terminal
-    for words in ("EMULATED", "2 of them done", "84.0 tok/s ±1.0", "1.40", "NGRAM",
+    for words in ("EMULATED", "2 of them done", "84.0 tok/s ±1.0", "1.40",
+                  "ngram n4" if terminal else "NGRAM num_draft_tokens=4",
                   "leader 84.0", "1.25 GPU-hours", "about 90 s left"):  # fmt: skip
         assert words in shown
 

@@ -44,7 +44,8 @@ def test_a_value_that_plain_decode_has_is_named_where_it_is_unset() -> None:
 
 
 def test_without_a_baseline_all_that_is_set_is_named() -> None:
-    assert label(Config.of({"NCCL_PROTO": "LL", "NCCL_ALGO": None}), {}) == "plain · LL"
+    config = Config.of({"NCCL_PROTO": "LL", "NCCL_ALGO": None, "switch": False})
+    assert label(config, {}) == "plain · LL"
 
 
 @pytest.mark.parametrize(
