@@ -61,7 +61,7 @@ class Watcher:
             created_at=str(card.get("created_at", "")),
             done=tally.trials_done,
             planned=card.get("trials"),
-            outcomes=Counter(result.outcome.value for result in self._known),
+            outcomes=dict(Counter(result.outcome.value for result in self._known)),
             gpu_hours=tally.gpu_hours,
             left_s=tally.left_s,
             leader=None if tally.incumbent is None else _ended(tally.incumbent, goal, plain),
