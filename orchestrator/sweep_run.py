@@ -252,7 +252,10 @@ class SweepRun:
         """Sum up where the sweep stands."""
         elapsed_s = time.monotonic() - self._began_s
         planned = self.sweep.budget.trials
-        return tally_of(self._results, self.sweep.objective, planned, self._resumed, elapsed_s)
+        return tally_of(
+            self._results, self.sweep.objective, planned, self._resumed, elapsed_s,
+            self._past.aside_gpu_hours,
+        )  # fmt: skip
 
     def _baseline(self, host: str) -> Baseline | None:
         """Return the step of the best plain decode on a host, once there is one."""

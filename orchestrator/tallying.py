@@ -15,15 +15,19 @@ def counted(results: Sequence[TrialResult]) -> list[TrialResult]:
 
 
 def tally_of(
-    results: Sequence[TrialResult], goal: Objective, planned: int, resumed: int, elapsed_s: float
-) -> Tally:
-    """Sum up; `resumed` of the counted trials are older than the run that took `elapsed_s`."""
+    results: Sequence[TrialResult], goal: Objective, planned: int, resumed: int, elapsed_s: float,
+    aside_gpu_hours: float = 0.0,
+) -> Tally:  # fmt: skip
+    """Sum up; `resumed` of the counted trials are older than the run that took `elapsed_s`.
+
+    `aside_gpu_hours` went into trials that count no longer.
+    """
     done = len(counted(results))
     here = done - resumed
     left_s = elapsed_s / here * max(0, planned - done) if here > 0 else None
     measured = [r for r in results if r.may_lead and r.value(goal.metric) is not None]
     plain = [result for result in measured if result.config.is_plain]
-    gpu_hours = sum(result.gpu_hours for result in results)
+    gpu_hours = aside_gpu_hours + sum(result.gpu_hours for result in results)
     return Tally(done, planned, gpu_hours, _best(measured, goal), _best(plain, goal), left_s)
 
 

@@ -13,7 +13,7 @@ from orchestrator.files import read_json
 from orchestrator.goals import goal_of
 from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
 from orchestrator.tallying import tally_of
-from orchestrator.watching.driver_life import drives
+from orchestrator.watching.driver_life import is_held
 from orchestrator.watching.spool_tail import SpoolTail
 from orchestrator.watching.sweep_status import DIED, RUNNING, EndedTrial, RunningTrial, SweepStatus
 from sweeps.ledger import Ledger, ledger
@@ -38,13 +38,15 @@ class Watcher:
         self._results: dict[Path, tuple[int, TrialResult]] = {}
         self._tails: dict[Path, SpoolTail] = {}
         self._ledger = Ledger({}, {})
+        self._aside: frozenset[int] = frozenset()
 
     def look(self) -> SweepStatus:
         """Return where the sweep stands now."""
         card: Mapping[str, Any] = self._state.card(self._sweep_id)
         status = str(card.get("status", RUNNING))
-        if status == RUNNING and not drives(self._state.root / "lock", self._sweep_id):
+        if status == RUNNING and not is_held(self._state.root / "lock"):
             status = DIED
+        self._aside = self._state.set_aside(self._sweep_id)
         if self._read_trials():
             self._ledger = ledger(self._known, collapsed=int(card.get("collapsed", 0)))
         goal = goal_of(card)
@@ -75,7 +77,8 @@ class Watcher:
 
     @property
     def _known(self) -> list[TrialResult]:
-        return [result for _, result in self._results.values()]
+        """Return the trials that count: not those that an edit of the space has set aside."""
+        return [result for _, result in self._results.values() if result.number not in self._aside]
 
     def _read_trials(self) -> bool:
         """Take in what is new of results and spools; tell whether a result is."""
@@ -99,7 +102,11 @@ class Watcher:
 
     def _tally(self, card: Mapping[str, Any], goal: Objective, *, is_running: bool) -> Tally:
         planned, done_before = card.get("trials"), int(card.get("done_before", 0))
-        tally = tally_of(self._known, goal, planned or 0, done_before, _age_s(card))
+        aside = [r for _, r in self._results.values() if r.number in self._aside]
+        aside_gpu_hours = sum(result.gpu_hours for result in aside)
+        tally = tally_of(
+            self._known, goal, planned or 0, done_before, _age_s(card), aside_gpu_hours
+        )
         if is_running and planned:
             return tally
         return Tally(
@@ -166,7 +173,7 @@ def _stamp(path: Path) -> int | None:
 def _age_s(card: Mapping[str, Any]) -> float:
     """Return the wall seconds since the sweep was last begun; 0 where that is not on record."""
     try:
-        began = datetime.fromisoformat(str(card.get("created_at")))
+        began = datetime.fromisoformat(str(card.get("began_at")))
     except ValueError:
         return 0.0
     return max(0.0, (datetime.now(UTC) - began).total_seconds())
