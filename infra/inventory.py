@@ -47,6 +47,8 @@ class HostEntry:
     """The file of trusted host keys, if it is not the user's own."""
     python: str | None = None
     """Our interpreter there; None: the one that `hosts prepare` puts."""
+    base_python: str | None = None
+    """What `hosts prepare` makes our environment of; None: the first good one on the PATH."""
     sglang_python: str | None = None
     """SGLang's interpreter there; None: it lives in ours."""
     engine: EngineName = EngineName.AUTO

@@ -44,6 +44,7 @@ class _Host(_Table):
     jump: _Text | None = None
     known_hosts: _Text | None = None
     python: _Text | None = None
+    base_python: _Text | None = None
     sglang_python: _Text | None = None
     engine: Annotated[EngineName, Field(strict=False)] = EngineName.AUTO
     gpus: Annotated[int, Field(ge=0, le=64)] = 8
@@ -174,7 +175,8 @@ def _value_problems(host: _Host, places: Mapping[str, str]) -> Iterator[Problem]
 
 
 def _path_problems(host: _Host, places: Mapping[str, str]) -> Iterator[Problem]:
-    for key, value in (("python", host.python), ("sglang_python", host.sglang_python)):
+    for key in ("python", "base_python", "sglang_python"):
+        value = getattr(host, key)
         if value and not value.startswith("/"):
             why = "no login shell runs there, so PATH, conda and pyenv say nothing"
             yield Problem(places[key], value, why, "Give the absolute path of the interpreter.")

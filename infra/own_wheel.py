@@ -33,8 +33,8 @@ def own_version() -> str:
 
 
 def release() -> str:
-    """Return the version of the distribution."""
-    return importlib.metadata.version(NAME)
+    """Return the version of the distribution, without what a wheel of ours adds to it."""
+    return importlib.metadata.version(NAME).partition("+")[0]
 
 
 def own_files() -> list[tuple[str, Path]]:
@@ -62,6 +62,12 @@ def build_wheel(folder: Path) -> Path:
         text = "\n".join([*record, f"{listed},,", ""])
         archive.writestr(zipfile.ZipInfo(listed, _EPOCH), text, zipfile.ZIP_DEFLATED)
     return path
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _contents(info: str) -> Iterator[tuple[str, bytes]]:

@@ -17,6 +17,15 @@ class Driver(StrEnum):
     """Emulated hosts in this process, on a clock that costs no time."""
 
 
+class WheelSource(StrEnum):
+    """Where a host takes the wheels of our environment from."""
+
+    AUTO = "auto"
+    """From its registry if that answers there, else from here."""
+    HOST = "host"
+    SEND = "send"
+
+
 @dataclass(frozen=True, slots=True)
 class HostChoice:
     """What holds for all hosts. None: as the space file says."""

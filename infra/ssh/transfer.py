@@ -13,6 +13,7 @@ import paramiko
 from paramiko.sftp_file import SFTPFile
 from paramiko.ssh_exception import SSHException
 
+from infra.own_wheel import file_hash
 from infra.remote import DeadlineError, LinkLostError, Progress, RemoteFile, TransferError
 
 _CHUNK_BYTES = 1 << 15
@@ -22,12 +23,6 @@ _HASH_CHARS = 16
 
 Hash = Callable[[str], str]
 """Returns the SHA-256 of a file there; raises TransferError."""
-
-
-def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a local file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
