@@ -165,6 +165,7 @@ class _Preparation:
             if source is WheelSource.HOST:
                 raise RemoteError(f"{self.remote.name}: {words[0]}: {done.complaint}")
             self.tell(f"the host cannot do that ({done.complaint}); the wheels are sent")
+        self.tell("fetching the locked wheels here; the first time, that takes minutes")
         wheels = download(self.lock, self.base.target, self._cache())
         for number, wheel in enumerate(wheels, 1):
             self.tell(f"wheel {number} of {len(wheels)}: {wheel.name}")

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from infra import secret_refs
+from infra.engines import ENGINES
 from infra.inventory import Inventory, Limits, load_inventory
 from sweeps.hosts import EngineName
+from sweeps.launch import Deadlines
 from sweeps.problems import BadInputError
 
 FULL = """
@@ -163,3 +165,16 @@ def test_secrets_are_resolved_here(tmp_path: Path) -> None:
     for reference in ("env:NOT_SET", "file:/not/there", "literal"):
         with pytest.raises(secret_refs.SecretError):
             secret_refs.resolve(reference, {})
+
+
+def test_a_server_gets_the_devices_of_the_entry_and_not_of_who_starts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Ray hides devices from a trial that asks it for none.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    spec = read(tmp_path, FULL).host("rack-1").spec()
+    plan = ENGINES[spec.engine].plan({}, spec, 1, Deadlines())
+    assert dict(plan.env)["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
+    assert dict(plan.env)["NCCL_P2P_LEVEL"] == "SYS"
+    assert "CUDA_VISIBLE_DEVICES" not in plan.inherit
+    assert plan.argv[0] == "/opt/sglang/bin/python"
