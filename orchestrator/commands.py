@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, NoReturn
 
 from infra.engines import ENGINES, emulated_environment
 from orchestrator.choices import HostChoice
-from orchestrator.explain import BEST, evidence_of, find_trial
-from orchestrator.goals import goal_of, ranking_of
+from orchestrator.explain import evidence_of
+from orchestrator.lookup import known_sweep, known_trial
 from orchestrator.refusals import bad_option
 from orchestrator.space_file import emulation_problems, load_sweep, prepare, settle_host
 from orchestrator.state import State
 from orchestrator.tracking.tracking_uri import is_remote, shown_uri, tracking_uri
 from sweeps.config import Config
 from sweeps.explaining import Explanation, explain
-from sweeps.exporters import EXPORTERS
-from sweeps.exporters.recommendation import recommend
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.launch import LaunchPlan
-from sweeps.metrics import METRICS, known_metric
-from sweeps.problems import BadInputError, nearest
+from sweeps.metrics import METRICS
+from sweeps.problems import BadInputError
 from sweeps.results import TrialResult
 from sweeps.sampling import valid_samples
 from sweeps.sweep import Sweep
@@ -73,7 +71,7 @@ def plans(sweep: Sweep, samples: int) -> list[tuple[Config, LaunchPlan]]:
 def trial_rows(state_dir: Path, sweep_id: str | None) -> list[dict[str, object]]:
     """Return a row for each trial that has ended: of one sweep, or of all, oldest first."""
     state = State(state_dir)
-    wanted = [_known(state, sweep_id)] if sweep_id else state.sweep_ids()
+    wanted = [known_sweep(state, sweep_id)] if sweep_id else state.sweep_ids()
     return [
         {**_row(result), "aside": result.number in aside}
         for one in wanted
@@ -82,36 +80,13 @@ def trial_rows(state_dir: Path, sweep_id: str | None) -> list[dict[str, object]]
     ]
 
 
-def export_best(state_dir: Path, sweep_id: str | None, form: str) -> str | None:
-    """Return the best configuration in a format; None where no trial was measured."""
-    if form not in EXPORTERS:
-        mend = nearest(form, EXPORTERS) or f"There are {', '.join(EXPORTERS)}."
-        raise bad_option("--format", form, "there is no such format", mend)
-    state = State(state_dir)
-    chosen = _known(state, sweep_id) if sweep_id else _newest(state, state_dir)
-    goal = goal_of(state.card(chosen))
-    results = state.results(chosen)
-    ranking = ranking_of(goal, results)
-    if ranking.best is None:
-        return None
-    unit = known_metric(goal.metric).unit
-    return EXPORTERS[form](recommend(ranking, results, goal.metric, unit))
-
-
 def explain_trial(state_dir: Path, trial: str, sweep_id: str | None) -> Explanation | None:
     """Explain a trial by its id; `best` and bare numbers are those of the newest sweep.
 
     None where a sweep has no best trial. Raises BadInputError.
     """
     state = State(state_dir)
-    newest = _newest(state, state_dir)
-    if sweep_id:
-        among = [_known(state, sweep_id)]
-    elif trial == BEST or trial.isdecimal():
-        among = [newest]
-    else:
-        among = state.sweep_ids()
-    found = find_trial(state, trial, among)
+    found = known_trial(state, trial, sweep_id)
     return None if found is None else explain(evidence_of(state, found))
 
 
@@ -120,7 +95,7 @@ def watched(state_dir: Path, sweep_id: str | None) -> "Watcher":
     from orchestrator.watching.watcher import Watcher
 
     state = State(state_dir)
-    return Watcher(state, _known(state, sweep_id) if sweep_id else _newest(state, state_dir))
+    return Watcher(state, known_sweep(state, sweep_id))
 
 
 def serve_watch(
@@ -145,8 +120,7 @@ def serve(state_dir: Path, port: int, on_ready: Callable[[str], None]) -> None:
     from orchestrator.tracking.ui_view import EXPERIMENT
 
     state = State(state_dir)
-    if not state.sweep_ids():
-        raise bad_option("--state-dir", str(state_dir), "no sweep lies there", "Run a sweep first.")
+    known_sweep(state, None)
     uri = tracking_uri(state.mlflow_uri)
     if is_remote(uri):
         on_ready(sweeps_page(shown_uri(uri), EXPERIMENT))
@@ -191,17 +165,3 @@ def _row(result: TrialResult) -> dict[str, object]:
     for metric in METRICS:
         head.setdefault(metric, result.value(metric))
     return {**head, **{name: value for name, value in data.items() if name not in head}}
-
-
-def _known(state: State, sweep_id: str) -> str:
-    if state.card(sweep_id):
-        return sweep_id
-    mend = nearest(sweep_id, state.sweep_ids()) or "`orchestrator trials` lists them."
-    raise bad_option("--sweep", sweep_id, "there is no such sweep", mend)
-
-
-def _newest(state: State, state_dir: Path) -> str:
-    ids = state.sweep_ids()
-    if not ids:
-        raise bad_option("--state-dir", str(state_dir), "no sweep lies there", "Run a sweep first.")
-    return ids[-1]

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.files import read_json
+from orchestrator.goals import goal_of, ranking_of
 from orchestrator.job import OUTPUTS_FILE
 from orchestrator.spool import read_spool
 from orchestrator.state import State
-from sweeps.evidence import RATE, Evidence, RequestEnd
-from sweeps.metrics import metric_named
+from sweeps.evidence import Evidence, RequestEnd
 from sweeps.problems import BadInputError, Problem, nearest
 from sweeps.quality import Outputs, QualityReport, judge
-from sweeps.ranking import rank
 from sweeps.results import TrialResult
 
 BEST = "best"
@@ -81,9 +80,7 @@ def read_requests(spool_path: Path) -> tuple[RequestEnd, ...]:
 
 
 def _best(state: State, sweep_id: str, results: Sequence[TrialResult]) -> TrialResult | None:
-    name = str(state.card(sweep_id).get("objective", RATE))
-    metric = metric_named(name)
-    ranking = rank(results, name, higher_is_better=bool(metric and metric.higher_is_better))
+    ranking = ranking_of(goal_of(state.card(sweep_id)), results)
     if ranking.best is None:
         return None
     return next(r for r in results if r.trial == ranking.best.trials[-1])

@@ -20,14 +20,23 @@ def write_json(path: Path, data: object) -> None:
     Raises DiskError, and then leaves what was there before.
     """
     masked = Redactor.from_environment().data(data)
-    text = json.dumps(masked, indent=1, allow_nan=False) + "\n"
+    write_text(path, json.dumps(masked, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str, mode: int | None = None) -> None:
+    """Write a text as it is, whole or not at all; `mode` are the rights of the file.
+
+    Raises DiskError, and then leaves what was there before.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_count)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("w") as file:
+        with beside.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        if mode is not None:
+            beside.chmod(mode)
         beside.replace(path)
         sync_folder(path.parent)
     except OSError as error:

@@ -127,7 +127,8 @@ def print_summary(
         _say(f"next   {command_again(space_file, Wish.RESUME)}")
     _say(f"next   python -m orchestrator trials --sweep {sweep_id}{folder}")
     _say(f"       python -m orchestrator ui{folder}")
-    _say(f"       python -m orchestrator export --sweep {sweep_id}{folder}")
+    allow = " --allow-emulated" if word else ""
+    _say(f"       python -m orchestrator export --sweep {sweep_id}{folder}{allow}")
 
 
 def _say_best(ranking: Ranking, unit: str) -> None:

@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -267,6 +267,8 @@ def _card(state: State, sweep: Sweep, space_file: Path, chosen: Chosen) -> dict[
         "workload": sweep.workload.as_data(),
         "trials": sweep.budget.trials,
         "plain": dict(sweep.space.plain()),
+        "budget": asdict(sweep.budget),
+        "zone_fraction": sweep.taste.indifference_fraction,
         "emulated": any(host.emulated for host in sweep.hosts),
         "hosts": [host.as_data() for host in sweep.hosts],
         "configurations": sweep.space.count().configs,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class EngineName(StrEnum):
@@ -59,3 +60,8 @@ class HostSpec:
             "truth": self.truth,
             "scenario": self.scenario,
         }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> "HostSpec":
+        """Read back what `as_data` wrote."""
+        return cls(**{**data, "engine": EngineName(data["engine"])})

@@ -118,13 +118,13 @@ def _standings(
     for result in results:
         if result.may_lead and metric in result.estimates and not broken_limits(result, limits):
             groups.setdefault(result.config.variant, []).append(result)
-    return [_standing(group, metric) for group in groups.values()]
+    return [standing_of(group, metric) for group in groups.values()]
 
 
-def _standing(group: list[TrialResult], metric: str) -> Standing:
+def standing_of(group: Sequence[TrialResult], metric: str) -> Standing:
     """Pool the trials of one variant: mean over starts, with the interval that they give."""
     confirms = [r for r in group if r.purpose == "confirm"]
-    used = confirms or group
+    used = confirms or list(group)
     estimates = [r.estimates[metric] for r in used]
     low, high = _pooled_interval(estimates)
     value = sum(e.value for e in estimates) / len(estimates)

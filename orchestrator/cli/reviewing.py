@@ -15,6 +15,8 @@ from orchestrator.cli.options import (
 )
 from orchestrator.exit_codes import NO_TRIAL
 
+FORMATS = "json, sh, yaml (SGLang's --config), env, systemd, docker-compose or kubernetes."
+
 
 def trials(
     state_dir: StateDir = DEFAULT_STATE,
@@ -62,23 +64,35 @@ def explain(
 def export(
     state_dir: StateDir = DEFAULT_STATE,
     sweep_id: SweepId = None,
-    form: Annotated[str, typer.Option("--format", help="json or sh.")] = "sh",
+    trial: Annotated[str | None, typer.Option(help="A trial's id or number, not the best.")] = None,
+    form: Annotated[str, typer.Option("--format", help=FORMATS)] = "sh",
     output: Annotated[Path | None, typer.Option(help="A file; standard output if none.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Requests at a time in production.")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="For containers; SGLang's own if none.")] = None,
+    allow_emulated: Annotated[
+        bool, typer.Option("--allow-emulated", help="Export what no GPU has measured.")
+    ] = False,
 ) -> None:
-    """Write the best configuration of the newest sweep, or of one named."""
-    from orchestrator.commands import export_best
+    """Write the best configuration of the newest sweep, or of one named, for production."""
+    from orchestrator.exporting import ExportChoice
+    from orchestrator.exporting import export as made_of
 
     with bad_input_exits():
-        text = export_best(state_dir, sweep_id, form)
-    if text is None:
-        typer.echo("No trial of this sweep was measured, so there is nothing to export.", err=True)
-        raise typer.Exit(NO_TRIAL)
-    if output is None:
-        typer.echo(text, nl=False)
-    else:
-        output.write_text(text)
-        if form == "sh":
-            output.chmod(0o755)
+        choice = ExportChoice(form, allow_emulated, concurrency, image)
+        made = made_of(state_dir, sweep_id, trial, choice)
+        if made is None:
+            none = "No trial of this sweep was measured, so there is nothing to export."
+            typer.echo(none, err=True)
+            raise typer.Exit(NO_TRIAL)
+        paths = () if output is None else made.written(output)
+        if output is None:
+            typer.echo(made.printable(), nl=False)
+    for warning in made.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    for beside in paths[1:]:
+        typer.echo(f"{beside} holds what {paths[0]} cannot: take both", err=True)
 
 
 def ui(

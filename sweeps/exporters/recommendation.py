@@ -1,19 +1,75 @@
 """What is recommended for production, and on which evidence."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sweeps.axes import is_environment
 from sweeps.effects import mismatches, server_choices
+from sweeps.exporters.launches import MODULE, OF_THE_PLACE, Launch, without
+from sweeps.phrases import sentence
 from sweeps.ranking import Ranking, Standing
 from sweeps.results import TrialResult
-from sweeps.values import Value
+from sweeps.values import Value, show
 
 _OURS = "EMULATED_"
-_OF_THE_PLACE = ("--host", "--port", "--nccl-port", "--dist-init-addr")
 _VARIABLES_OF_THE_PLACE = ("TMPDIR", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _TOLD_VARIABLES = ("NCCL_",)
 """Of the variables that a server sets itself, those that may decide its speed."""
-_EMULATED_PROGRAM, _REAL_PROGRAM = "infra.emulated", "sglang.launch_server"
+_EMULATED_PROGRAM = "infra.emulated"
+_LEAST_START_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The sweep around a recommendation, as far as it is on record, as plain data."""
+
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    host: Mapping[str, Any] = field(default_factory=dict)
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    zone_fraction: float = 0.01
+    """Rates closer than this are alike."""
+    launch_spread: tuple[float, float] = (0.015, 8)
+    """Between starts of one variant, as a fraction, and how many starts that is worth."""
+
+    @property
+    def gpus(self) -> int:
+        """Return how many GPUs a server had."""
+        return int(self.host.get("gpus", 8))
+
+    @property
+    def start_s(self) -> float:
+        """Return how long a start may take."""
+        return float(self.budget.get("start_s", _LEAST_START_S))
+
+    @property
+    def stop_s(self) -> float:
+        """Return how long a server may take to end."""
+        return float(self.budget.get("stop_grace_s", 20.0))
+
+    @property
+    def load(self) -> str:
+        """Say what was asked of the servers."""
+        work = self.workload
+        if not work:
+            return "not on record"
+        streams = ", ".join(map(str, [work["concurrency"], *work["concurrencies"]]))
+        rate = work.get("requests_per_s")
+        text = f"{work['prompts']} prompts, up to {work['max_tokens']} tokens, {streams} at a time"
+        return f"{text}, and {rate:g} requests/s" if rate else text
+
+    @property
+    def most_streams(self) -> int:
+        """Return the most requests at a time that were measured; 0: not on record."""
+        work = self.workload
+        return max([work["concurrency"], *work["concurrencies"]]) if work else 0
+
+    def as_data(self) -> dict[str, Any]:
+        """Return plain data, for JSON."""
+        return {
+            "workload": dict(self.workload), "host": dict(self.host), "budget": dict(self.budget),
+            "zone_fraction": self.zone_fraction, "launch_spread": list(self.launch_spread),
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +84,39 @@ class Recommendation:
     """Over the best plain decode; None where plain decode is what is recommended."""
     ties: int
     program: tuple[str, ...]
-    """Interpreter, -m and module; the rest of the command line is in `options`."""
-    options: tuple[str, ...]
+    """Interpreter, -m and module."""
+    launch: Launch
     """Without host and ports, which belong to the place and not to the configuration."""
-    env: dict[str, str]
+    plain: Standing | None = None
+    """The best plain decode."""
+    settings: dict[str, Value] = field(default_factory=dict)
+    """All that the server was asked for, by our names."""
     pins: dict[str, Value] = field(default_factory=dict)
     """Every setting that the server was given beside the configuration: fixed ones and pins."""
     chosen: dict[str, Value] = field(default_factory=dict)
     """What the server chose by itself where nothing was given. Another version may choose other."""
     warnings: tuple[str, ...] = ()
     """What whoever takes it to production must know."""
+    origin: Origin = field(default_factory=Origin)
+    versions: tuple[str, str] = ("", "")
+    """The first and the last SGLang that takes these options by these names."""
+    image: str = ""
+    """For formats that run containers."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Return the words after the program."""
+        return self.launch.options
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Return the variables that the server needs."""
+        return self.launch.env
+
+    @property
+    def name(self) -> str:
+        """Return a name for services, the same for every export of a variant."""
+        return f"sglang-{self.best.variant}"
 
     @property
     def evidence(self) -> str:
@@ -49,29 +128,80 @@ class Recommendation:
         word = "EMULATED: " if self.trial.emulated else ""
         return f"{word}{self.metric} {self.best.value:.1f} {self.unit}{interval}{gain}"
 
+    def baseline_data(self) -> dict[str, Any] | None:
+        """Return the best plain decode as plain data."""
+        if self.plain is None:
+            return None
+        plain = self.plain
+        return {
+            "config": dict(plain.config), "value": plain.value, "low": plain.low,
+            "high": plain.high, "starts": plain.starts, "trial": plain.trials[-1],
+        }  # fmt: skip
+
+    def remarks(self) -> list[str]:
+        """Say all this in lines, for the head of a file."""
+        trial, plain = self.trial, self.plain
+        lines = ["EMULATED: measured without a GPU, for practice only"] if trial.emulated else []
+        lines += [
+            str(self.best.config), self.evidence,
+            f"Trial {trial.trial} of sweep {trial.sweep}, {trial.started_at}.",
+            f"Measured with SGLang {trial.engine_version}{self._range()}.",
+            f"Host {trial.host}, fingerprint {trial.fingerprint or 'unknown'}.",
+            f"Load: {self.origin.load}.",
+            f"Plan {self.launch.plan}; `orchestrator verify` measures it again from this file.",
+        ]  # fmt: skip
+        if plain is not None and not self.best.config.is_plain:
+            lines.append(f"Baseline: plain decode, {plain.value:.1f} {self.unit}.")
+        lines += [sentence(f"Note: {warning}") for warning in self.warnings]
+        if self.chosen:
+            lines.append("Chosen by that server itself, and not given below:")
+        lines += [f"  {name}={show(value)}" for name, value in sorted(self.chosen.items())]
+        return [" ".join(line.split()) if line[:1] != " " else "  " + " ".join(line.split())
+                for line in lines]  # fmt: skip
+
+    def _range(self) -> str:
+        first, last = self.versions
+        if not first:
+            return ""
+        return f"; {first} to {last} take the same options" if first != last else ""
+
+
+def comments(what: Recommendation) -> list[str]:
+    """Return the remarks as comments of one line each."""
+    return [f"# {line}" for line in what.remarks()]
+
 
 def recommend(
-    ranking: Ranking, results: list[TrialResult], metric: str, unit: str
-) -> Recommendation:
-    """Build the recommendation of a ranking. Raises LookupError where nothing was measured."""
-    best = ranking.best
+    ranking: Ranking, results: Sequence[TrialResult], metric: str, unit: str,
+    chosen: Standing | None = None,
+) -> Recommendation:  # fmt: skip
+    """Build the recommendation of a ranking, or of a standing that was `chosen` instead.
+
+    Raises LookupError where nothing was measured.
+    """
+    best = chosen or ranking.best
     if best is None:
         raise LookupError("no trial was measured")
     trial = next(r for r in results if r.trial == best.trials[-1])
-    program, options = trial.argv[:3], _without(trial.argv[3:], *_OF_THE_PLACE)
+    program, options = trial.argv[:3], without(trial.argv[3:], *OF_THE_PLACE)
     requested = trial.requested or dict(best.config)
-    if program[-1] == _EMULATED_PROGRAM:
-        program = ("python3", "-m", _REAL_PROGRAM)
+    if program[-1:] == (_EMULATED_PROGRAM,):
+        program = ("python3", "-m", MODULE)
+    alike = ranking.ties if any(tie.config == best.config for tie in ranking.ties) else ()
+    gain = None
+    if ranking.plain and ranking.plain.value and not best.config.is_plain:
+        gain = best.value / ranking.plain.value
     return Recommendation(
         trial=trial,
         best=best,
         metric=metric,
         unit=unit,
-        gain=ranking.gain,
-        ties=len(ranking.ties) - 1,
+        gain=gain,
+        ties=max(0, len(alike) - 1),
         program=program,
-        options=options,
-        env={n: v for n, v in trial.env.items() if not _is_of_the_place(n)},
+        launch=Launch(options, {n: v for n, v in trial.env.items() if not _is_of_the_place(n)}),
+        plain=ranking.plain,
+        settings=requested,
         pins={n: v for n, v in requested.items() if n not in best.config and v is not None},
         chosen=_chosen(requested, trial),
         warnings=_warnings(requested, trial),
@@ -94,14 +224,3 @@ def _warnings(requested: dict[str, Value], trial: TrialResult) -> tuple[str, ...
 
 def _is_of_the_place(variable: str) -> bool:
     return variable.startswith(_OURS) or variable in _VARIABLES_OF_THE_PLACE
-
-
-def _without(options: tuple[str, ...], *names: str) -> tuple[str, ...]:
-    kept: list[str] = []
-    skip = False
-    for word in options:
-        if skip or word in names:
-            skip = word in names
-            continue
-        kept.append(word)
-    return tuple(kept)

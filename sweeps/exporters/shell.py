@@ -3,46 +3,56 @@
 import shlex
 from collections.abc import Iterator
 
-from sweeps.exporters.recommendation import Recommendation
-from sweeps.phrases import sentence
-from sweeps.values import show
+from sweeps.exporters.launches import PORT, Launch, UnreadableExportError, after_module
+from sweeps.exporters.recommendation import Recommendation, comments
+from sweeps.exporters.sealed import as_comments, record
 
 
-def as_shell(what: Recommendation) -> str:
+def write(what: Recommendation) -> str:
     """Write a script. PYTHON, HOST and PORT in its environment replace the defaults."""
     python, *module = what.program
     lines = [
         "#!/bin/sh",
-        f"# {what.best.config}",
-        f"# {what.evidence}",
-        f"# Trial {what.trial.trial} of sweep {what.trial.sweep},",
-        f"# measured with SGLang {what.trial.engine_version}.",
-        *_remarks(what),
+        *comments(what),
         "# Arguments are passed on to the server.",
         "set -eu",
-        *(f"export {name}={shlex.quote(value)}" for name, value in sorted(what.env.items())),
-        f'exec "${{PYTHON:-{shlex.quote(python)}}}" {shlex.join(module)} \\',
-        *(f"    {line} \\" for line in _grouped(what.options)),
-        '    --host "${HOST:-127.0.0.1}" --port "${PORT:-30000}" "$@"',
+        *assignments(what.launch, "export "),
+        f"default_python={shlex.quote(python)}",
+        f'exec "${{PYTHON:-$default_python}}" {shlex.join(module)} \\',
+        *(f"    {shlex.join(group)} \\" for group in what.launch.grouped),
+        f'    --host "${{HOST:-127.0.0.1}}" --port "${{PORT:-{PORT}}}" "$@"',
+        *as_comments(record(what, "sh")),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _remarks(what: Recommendation) -> Iterator[str]:
-    """Write what must be known of the trial, and what the server chose, as comments."""
-    for warning in what.warnings:
-        yield f"# {sentence('Note: ' + ' '.join(warning.split()))}"
-    if what.chosen:
-        yield "# Chosen by that server itself, and not given below:"
-    for name, value in sorted(what.chosen.items()):
-        yield f"#   {name}={shlex.quote(' '.join(show(value).split()))}"
+def read(text: str) -> Launch:
+    """Read what a script starts. Raises UnreadableExportError."""
+    env: dict[str, str] = {}
+    options: tuple[str, ...] | None = None
+    for words in statements(text):
+        if words[0] == "export":
+            env |= dict(word.split("=", 1) for word in words[1:] if "=" in word)
+        elif words[0] == "exec":
+            options = after_module([word for word in words if word != "$@"])
+    if options is None:
+        raise UnreadableExportError("no `exec` of a server stands in it")
+    return Launch(options, env)
 
 
-def _grouped(options: tuple[str, ...]) -> list[str]:
-    """Put each option on a line with its values."""
-    lines: list[list[str]] = []
-    for word in options:
-        if word.startswith("--") or not lines:
-            lines.append([])
-        lines[-1].append(word)
-    return [shlex.join(line) for line in lines]
+def assignments(launch: Launch, before: str = "") -> list[str]:
+    """Write each variable on a line, quoted for a shell."""
+    return [f"{before}{name}={shlex.quote(v)}" for name, v in sorted(launch.env.items())]
+
+
+def statements(text: str) -> Iterator[list[str]]:
+    """Yield the words of each statement, comments left out. Raises UnreadableExportError."""
+    for line in text.replace(" \\\n", " ").split("\n"):
+        if line.lstrip().startswith("#"):
+            continue
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise UnreadableExportError(f"{error}: {line.strip()[:60]}") from error
+        if words:
+            yield words

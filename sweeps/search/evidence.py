@@ -177,15 +177,26 @@ def _pooled(config: Config, group: Sequence[Start], launch_variance: float) -> V
 
 
 def _launch_variance(starts: Sequence[Start]) -> float:
-    """Estimate the variance between starts from repeats, shrunk towards what is usual."""
     groups: dict[Config, list[Reading]] = {}
     for start in starts:
         groups.setdefault(start.config, []).append(start.cycle)
+    return between_starts(groups.values())[0]
+
+
+def between_starts(
+    groups: Iterable[Sequence[Reading]],
+    spread: float = LAUNCH_SPREAD,
+    weight: float = LAUNCH_WEIGHT,
+) -> tuple[float, float]:
+    """Estimate the variance between starts from repeats, shrunk towards what is known before.
+
+    Each group holds the starts of one variant. The second number is how many starts that is worth.
+    """
     squares, degrees = 0.0, 0
-    for group in groups.values():
+    for group in groups:
         mean = sum(r.value for r in group) / len(group)
         measuring = sum(r.variance for r in group) / len(group)
         squares += sum((r.value - mean) ** 2 for r in group) - (len(group) - 1) * measuring
         degrees += len(group) - 1
-    pooled = (LAUNCH_WEIGHT * LAUNCH_SPREAD**2 + squares) / (LAUNCH_WEIGHT + degrees)
-    return max(pooled, (LAUNCH_SPREAD / 3) ** 2)
+    pooled = (weight * spread**2 + squares) / (weight + degrees)
+    return max(pooled, (spread / 3) ** 2), weight + degrees

@@ -1,61 +1,209 @@
-"""Exports: each format names the winner and its command, and says when it is emulated."""
+"""Exports: each format holds the whole launch unharmed, its evidence, and the word EMULATED."""
 
 import json
 import subprocess
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from sweeps.exporters import EXPORTERS
-from sweeps.exporters.recommendation import Recommendation, recommend
+from sweeps.exporters import EXPORTERS, Launch, Recommendation
+from sweeps.exporters.env_file import ARGUMENTS, read_variables
+from sweeps.exporters.launches import UnreadableExportError, differences
+from sweeps.exporters.recommendation import recommend
+from sweeps.exporters.sealed import changed_fields, read_record
+from sweeps.exporters.sglang_yaml import NOT_TAKEN
 from sweeps.ranking import rank
 from sweeps.results import TrialResult
-from tests.sweeps.makers import ngram, plain, result, with_argv
+from tests.sweeps.exports import KEPT, REAL, of_launch, recommended
+from tests.sweeps.makers import ngram, result, with_argv
+from tests.sweeps.schemas import COMPOSE, DEPLOYMENT, SERVICE
 
-EMULATED = ("/venv/bin/python", "-m", "infra.emulated")
-REAL = ("/other venv/bin/python", "-m", "sglang.launch_server")
-OPTIONS = ("--model-path", "it's/a model", "--trust-remote-code", "--host", "127.0.0.1",
-           "--port", "31007", "--tp-size", "8")  # fmt: skip
+GOLDEN = Path(__file__).parents[1] / "data" / "exports"
+LAUNCH = Launch(KEPT, {"NCCL_PROTO": "LL"})
+
+PRINTABLE = st.text(st.characters(blacklist_categories=["Cc", "Cs"]), max_size=12)
+HOSTILE = st.sampled_from([
+    "$HOME", "$(date)", "`id`", "${X}", "$$", "%h", "100%%", 'a"b', "it's", "back\\", "\\n", "",
+    " ", ";", "#no comment", "a: b", "- x", "yes", "null", "1_000", "0x10", "1e5", "-1", "*", "{a}",
+    "&x", "!tag", "é", "\u2028", "'", "\\$", "!!", "~", "= ", "a\\ b",
+])  # fmt: skip
+VALUES = st.one_of(HOSTILE, PRINTABLE).filter(lambda v: not v.startswith("--"))
+NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True).filter(
+    lambda n: n not in ("SERVE_HOST", "SERVE_PORT", ARGUMENTS, "PYTHON", "HOST", "PORT", "PATH",
+                        "IFS", "ENV", "PWD", "LD_PRELOAD", "UID", "EUID", "PPID", "SHELLOPTS",
+                        "OLDPWD", "OPTIND", "BASHOPTS")
+)  # fmt: skip
+OPTION = st.from_regex(r"--[a-z][a-z-]{0,9}", fullmatch=True).filter(
+    lambda n: n not in ("--host", "--port", "--nccl-port", "--dist-init-addr")
+)
+LAUNCHES = st.builds(
+    lambda options, env: Launch(
+        tuple(w for name, v in options.items() for w in ([name] if v is None else [name, v])), env
+    ),
+    st.dictionaries(OPTION, st.one_of(st.none(), VALUES), min_size=1, max_size=4),
+    st.dictionaries(NAMES, VALUES, max_size=3),
+)
 
 
-def _recommendation(*, emulated: bool) -> Recommendation:
-    program = EMULATED if emulated else REAL
-    winner = with_argv(result(1, ngram(4), 120), *program, *OPTIONS,
-                       NCCL_PROTO="LL", EMULATED_TRUTH="M")  # fmt: skip
-    results = [
-        replace(result(0, plain(), 80, purpose="baseline"), emulated=emulated),
-        replace(winner, emulated=emulated),
-    ]
-    return recommend(rank(results, "decode_tok_s", higher_is_better=True), results,
-                     "decode_tok_s", "tok/s")  # fmt: skip
+@pytest.mark.parametrize("form", EXPORTERS)
+def test_is_written_as_agreed(form: str) -> None:
+    """Look at what changed, then write the files anew: `python -m tests.sweeps.test_exporters`."""
+    what = recommended()
+    assert EXPORTERS[form].write(what) == (GOLDEN / f"best.{form}").read_text()
+    if (beside := EXPORTERS[form].write_beside) is not None:
+        assert beside(what) == (GOLDEN / f"best.{form}.beside").read_text()
 
 
 @pytest.mark.parametrize("form", EXPORTERS)
 @pytest.mark.parametrize("emulated", [True, False])
 def test_names_the_winner_and_only_then_emulated(form: str, emulated: bool) -> None:
-    text = EXPORTERS[form](_recommendation(emulated=emulated))
-    assert "NGRAM" in text
-    assert "t-0001" in text
-    assert "120.0" in text
-    assert "1.50 x" in text
+    text = EXPORTERS[form].write(recommended(emulated=emulated))
+    for word in ("NGRAM", "t-0001", "120.0", "1.50 x", "0f1e2d3c4b5a", "it is a test"):
+        assert word in text
+    assert ("EMULATED" in "\n".join(text.splitlines()[:2])) == emulated
     assert ("EMULATED" in text) == emulated
     assert "31007" not in text
     assert "EMULATED_TRUTH" not in text
     assert "infra.emulated" not in text
 
 
+@pytest.mark.parametrize("form", EXPORTERS)
+def test_carries_its_evidence_under_a_seal(form: str) -> None:
+    text = EXPORTERS[form].write(recommended())
+    data = read_record(text)
+    assert data["format"] == form
+    assert data["plan"] == LAUNCH.plan
+    assert data["baseline"]["value"] == 80
+    assert data["engine_versions"] == ["0.5.3", "0.5.23"]
+    assert data["workload"]["concurrencies"] == [4]
+    assert changed_fields(data) == ()
+    assert changed_fields(read_record(text.replace('"value": 120', '"value": 150'))) == ("value",)
+
+
+@pytest.mark.parametrize("form", EXPORTERS)
+@settings(max_examples=20, deadline=None)
+@given(launch=LAUNCHES)
+def test_every_launch_can_be_read_back(form: str, launch: Launch) -> None:
+    assert list(launch.problems()) == []
+    what = of_launch(launch)
+    found = EXPORTERS[form].read(EXPORTERS[form].write(what))
+    if (beside := EXPORTERS[form].write_beside) is not None:
+        rest = read_variables(beside(what))
+        found = Launch((*found.options, *rest.options), rest.env)
+    assert found.plan == launch.plan
+    assert differences(launch, found) == ()
+
+
+@settings(max_examples=8, deadline=None)
+@given(launch=LAUNCHES)
+def test_a_shell_makes_the_same_words_of_a_script_and_of_variables(launch: Launch) -> None:
+    script = EXPORTERS["sh"].write(of_launch(launch))
+    assert _shell(script.replace("exec ", "show ")) == [
+        *REAL, *launch.options, "--host", "127.0.0.1", "--port", "30000", *_env(launch),
+    ]  # fmt: skip
+    variables = EXPORTERS["env"].write(of_launch(launch))
+    run = f'set -a\n{variables}\neval "show ${ARGUMENTS}"\n'
+    assert _shell(run) == [*launch.options, *_env(launch)]
+
+
+def _env(launch: Launch) -> list[str]:
+    return [launch.env[name] for name in sorted(launch.env)]
+
+
+def _shell(script: str) -> list[str]:
+    """Run a script in which `show` stands for the server; return its words, then the variables."""
+    names = sorted(read_record(script)["env"])
+    shown = "".join(f' "${name}"' for name in names)
+    show = f"show() {{ printf '%s\\n' \"$@\"{shown}; }}\n"
+    done = subprocess.run(
+        ["/bin/sh", "-c", show + script],
+        capture_output=True, text=True, check=True, timeout=30, env={},
+    )  # fmt: skip
+    return done.stdout.split("\n")[:-1]
+
+
+@settings(max_examples=20, deadline=None)
+@given(value=VALUES)
+def test_what_starts_containers_replaces_nothing(value: str) -> None:
+    """Both leave a text alone in which every dollar is doubled, and double it back."""
+    what = of_launch(Launch(("--x", value), {"Y": value}))
+    service = next(
+        iter(yaml.safe_load(EXPORTERS["docker-compose"].write(what))["services"].values())
+    )
+    deployment = next(yaml.safe_load_all(EXPORTERS["kubernetes"].write(what)))
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    written = [service["command"][4], service["environment"]["Y"], container["command"][4],
+               container["env"][0]["value"]]  # fmt: skip
+    assert written == [value.replace("$", "$$")] * 4
+
+
+@pytest.mark.parametrize("value", ["a\nb", "\x00", "\x85", "\ud800"])
+def test_what_no_file_carries_is_refused(value: str) -> None:
+    assert [p.field for p in Launch(("--x", value), {"Y": value}).problems()] == ["env.Y", "argv"]
+    assert [p.field for p in Launch((), {"no name": ""}).problems()] == ["env"]
+
+
+def test_yaml_holds_numbers_as_numbers_and_leaves_to_a_second_file_what_sglang_refuses() -> None:
+    what = recommended()
+    assert yaml.safe_load(EXPORTERS["yaml"].write(what)) == {
+        "model-path": "/models/it's a model", "trust-remote-code": True, "tp-size": 8,
+        "mem-fraction-static": 0.88,
+    }  # fmt: skip
+    assert "--disable-cuda-graph" in NOT_TAKEN
+    beside = EXPORTERS["yaml"].write_beside
+    assert beside is not None
+    rest = read_variables(beside(what))
+    assert rest == Launch(("--disable-cuda-graph",), {"NCCL_PROTO": "LL"})
+
+
+def test_objects_for_containers_have_the_fields_that_their_schemas_know() -> None:
+    deployment, service = yaml.safe_load_all(EXPORTERS["kubernetes"].write(recommended()))
+    jsonschema.validate(deployment, DEPLOYMENT)
+    jsonschema.validate(service, SERVICE)
+    compose = yaml.safe_load(EXPORTERS["docker-compose"].write(recommended()))
+    jsonschema.validate(compose, COMPOSE)
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
+    startup = container["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 900
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+
+
+@pytest.mark.parametrize(
+    ("form", "broken"),
+    [("sh", "echo"), ("env", "A=1"), ("systemd", "[Service]"), ("yaml", "- a"), ("json", "{}"),
+     ("docker-compose", "services: {}"), ("kubernetes", "kind: Pod")],
+)  # fmt: skip
+def test_another_file_is_no_export(form: str, broken: str) -> None:
+    with pytest.raises(UnreadableExportError):
+        EXPORTERS[form].read(broken)
+    with pytest.raises(UnreadableExportError):
+        read_record(broken)
+
+
+def test_an_edited_option_is_named() -> None:
+    text = EXPORTERS["sh"].write(recommended())
+    edited = text.replace("--tp-size 8", "--tp-size 4").replace("NCCL_PROTO=LL", "NCCL_ALGO=Tree")
+    assert differences(LAUNCH, EXPORTERS["sh"].read(edited)) == (
+        "--tp-size is 4 and not 8", "NCCL_PROTO LL is gone", "NCCL_ALGO Tree was added",
+    )  # fmt: skip
+
+
 def test_json_holds_a_command_that_can_be_run() -> None:
-    data = json.loads(EXPORTERS["json"](_recommendation(emulated=False)))
-    assert data["argv"] == [*REAL, "--model-path", "it's/a model", "--trust-remote-code",
-                            "--tp-size", "8"]  # fmt: skip
+    data = json.loads(EXPORTERS["json"].write(recommended()))
+    assert data["argv"] == [*REAL, *KEPT]
     assert data["env"] == {"NCCL_PROTO": "LL"}
     assert data["value"] == 120
 
 
 def test_the_script_passes_words_and_environment_on_unharmed(tmp_path: Path) -> None:
     script = tmp_path / "serve.sh"
-    script.write_text(EXPORTERS["sh"](_recommendation(emulated=False)))
+    script.write_text(EXPORTERS["sh"].write(recommended()))
     show = tmp_path / "show"
     show.write_text('#!/bin/sh\nfor word in "$@"; do echo "$word"; done\necho "$NCCL_PROTO"\n')
     show.chmod(0o755)
@@ -65,9 +213,34 @@ def test_the_script_passes_words_and_environment_on_unharmed(tmp_path: Path) -> 
         env=env, capture_output=True, text=True, check=True, timeout=30,
     )  # fmt: skip
     assert done.stdout.splitlines() == [
-        "-m", "sglang.launch_server", "--model-path", "it's/a model", "--trust-remote-code",
-        "--tp-size", "8", "--host", "127.0.0.1", "--port", "40000", "--extra", "two words", "LL",
+        *REAL[1:], *KEPT, "--host", "127.0.0.1", "--port", "40000", "--extra", "two words", "LL",
     ]  # fmt: skip
+
+
+ODD = of_launch(Launch(("--x", '$a `b` %c "d" it\'s \\', "--y"), {"A": '$a %b "c" \\'}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", [recommended(), ODD])
+def test_shellcheck_finds_no_fault(what: Recommendation, tmp_path: Path) -> None:
+    script = tmp_path / "serve.sh"
+    script.write_text(EXPORTERS["sh"].write(what))
+    # What looks like an expansion or an escape within single quotes is meant as text.
+    _checked("shellcheck", "-s", "sh", "-e", "SC2016,SC1003", str(script))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", [recommended(), ODD])
+def test_systemd_accepts_the_unit(what: Recommendation, tmp_path: Path) -> None:
+    unit = tmp_path / "serve.service"
+    text = EXPORTERS["systemd"].write(what)
+    unit.write_text(text.replace(f'"{REAL[0]}"', "/bin/true"))
+    _checked("systemd-analyze", "verify", "--man=no", str(unit))
+
+
+def _checked(*words: str) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_nothing_measured_cannot_be_recommended() -> None:
@@ -80,3 +253,16 @@ def test_nothing_measured_cannot_be_recommended() -> None:
 def test_a_result_survives_its_file_form() -> None:
     made = with_argv(result(1, ngram(4), 120), "python", "-m", "x", A="b")
     assert TrialResult.from_data(json.loads(json.dumps(made.as_data()))) == made
+
+
+def _write_golden() -> None:
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    what: Any = recommended()
+    for form, row in EXPORTERS.items():
+        (GOLDEN / f"best.{form}").write_text(row.write(what))
+        if row.write_beside is not None:
+            (GOLDEN / f"best.{form}.beside").write_text(row.write_beside(what))
+
+
+if __name__ == "__main__":
+    _write_golden()

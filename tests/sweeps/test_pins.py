@@ -169,7 +169,7 @@ def _recommended() -> Recommendation:
 
 
 def test_an_export_holds_pins_and_what_the_server_chose_and_warns() -> None:
-    data = json.loads(EXPORTERS["json"](_recommended()))
+    data = json.loads(EXPORTERS["json"].write(_recommended()))
     assert data["pins"] == {"model_path": "m", "page_size": 1}
     assert data["chosen_by_the_server"] == {
         "speculative_eagle_topk": 10, "context_length": 4096, "NCCL_NVLS_ENABLE": "0",
@@ -184,7 +184,7 @@ def test_an_export_holds_pins_and_what_the_server_chose_and_warns() -> None:
 
 
 def test_a_script_says_so_in_comments_that_the_shell_skips() -> None:
-    script = EXPORTERS["sh"](_recommended())
+    script = EXPORTERS["sh"].write(_recommended())
     for line in (
         "# Note: speculation is inactive by far.",
         "# Note: speculative_num_draft_tokens is 16 and not 8 as requested.",

@@ -1,0 +1,29 @@
+"""Which sweep, and which trials, a command means."""
+
+from orchestrator.explain import BEST, find_trial
+from orchestrator.refusals import bad_option
+from orchestrator.state import State
+from sweeps.problems import nearest
+from sweeps.results import TrialResult
+
+
+def known_sweep(state: State, sweep_id: str | None) -> str:
+    """Return a sweep that is there, the newest if none is named. Raises BadInputError."""
+    ids = state.sweep_ids()
+    if sweep_id is not None and not state.card(sweep_id):
+        mend = nearest(sweep_id, ids) or "`orchestrator trials` lists them."
+        raise bad_option("--sweep", sweep_id, "there is no such sweep", mend)
+    if not ids:
+        root = str(state.root)
+        raise bad_option("--state-dir", root, "no sweep lies there", "Run a sweep first.")
+    return sweep_id or ids[-1]
+
+
+def known_trial(state: State, trial: str, sweep_id: str | None) -> TrialResult | None:
+    """Find a trial by its id; `best` and bare numbers are those of the newest sweep.
+
+    None where a sweep has no best trial. Raises BadInputError.
+    """
+    one = known_sweep(state, sweep_id)
+    is_of_one = sweep_id is not None or trial == BEST or trial.isdecimal()
+    return find_trial(state, trial, [one] if is_of_one else state.sweep_ids())
