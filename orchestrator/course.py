@@ -229,6 +229,7 @@ class Course:
                 ignore_eos=work.ignore_eos if ignore_eos is None else ignore_eos,
                 top_p=work.top_p,
                 top_k=work.top_k,
+                token_ids=self.plain,  # what plain decode writes is recorded, to be replayed
             ),
             concurrency=concurrency,
             dialect=work.dialect,

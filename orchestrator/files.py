@@ -24,15 +24,20 @@ def write_json(path: Path, data: object) -> None:
 
 
 def write_text(path: Path, text: str, mode: int | None = None) -> None:
-    """Write a text as it is, whole or not at all; `mode` are the rights of the file.
+    """Write a text as it is; see `write_bytes`."""
+    write_bytes(path, text.encode(), mode)
+
+
+def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Write data as they are, whole or not at all; `mode` are the rights of the file.
 
     Raises DiskError, and then leaves what was there before.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_count)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with beside.open("wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         if mode is not None:

@@ -67,6 +67,11 @@ class TrialJob:
         return self.folder / OUTPUTS_FILE
 
     @property
+    def recording_path(self) -> Path:
+        """Return where the token ids of plain decode are written, to be replayed."""
+        return self.folder / "output.recording"
+
+    @property
     def stop_path(self) -> Path:
         """Return where an order to stop is left for a trial in another process."""
         return self.folder / "stop.json"

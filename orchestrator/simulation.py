@@ -179,7 +179,13 @@ class SimulatedClient:
         if server is None or dialect not in _READERS:
             raise ValueError(f"no server at {url}, or no dialect {dialect}")
         ask = _asker(server, dialect, sampling)
-        running = _Pass(server, concurrency, self._clock.now_s() + deadline_s, arrivals)
+        running = _Pass(
+            server,
+            concurrency,
+            self._clock.now_s() + deadline_s,
+            arrivals,
+            keeps_ids=sampling.token_ids,
+        )
         requests = ((prompt.key, ask(prompt)) for prompt in prompts)
         return server.run(running.run(requests, on_progress, should_stop))
 
@@ -217,8 +223,10 @@ def _asker(
 class _Flight:
     """One request on its way; what a stream would have brought, with the exact times."""
 
-    def __init__(self, prompt_key: str, sent_s: float, scheduled_s: float | None) -> None:
-        self.tally = Tally()
+    def __init__(
+        self, prompt_key: str, sent_s: float, scheduled_s: float | None = None, *, keeps_ids: bool
+    ) -> None:
+        self.tally = Tally(keeps_ids=keeps_ids)
         self.end: EndReason | None = None
         self._prompt_key = prompt_key
         self._scheduled_s = scheduled_s
@@ -252,6 +260,9 @@ class _Flight:
         if self.end is EndReason.FINISHED:
             self.tally.verify_steps = generation.verifies or None
         self._text = render_all(generation.output[: self.tally.output_tokens])
+        if self.tally.keeps_ids:
+            self.tally.output_ids = generation.output[: self.tally.output_tokens]
+            self.tally.prompt_ids = list(generation.prompt)
 
     def curve(self) -> Curve:
         """Return the tokens over time."""
@@ -279,6 +290,8 @@ class _Flight:
             chunks=tuple(tally.chunks),
             scheduled_s=self._scheduled_s,
             prompt_key=self._prompt_key,
+            output_ids=tuple(self.tally.output_ids),
+            prompt_ids=tuple(self.tally.prompt_ids),
         )
 
     def _curve(self, counts: Sequence[int]) -> Curve:
@@ -301,8 +314,11 @@ class _Pass:
         concurrency: int,
         until_s: float,
         arrivals: Arrivals | None = None,
+        *,
+        keeps_ids: bool = False,
     ) -> None:
         self._server = server
+        self._keeps_ids = keeps_ids
         self._clock = server.clock
         self._concurrency = concurrency
         self._until_s = until_s
@@ -336,7 +352,9 @@ class _Pass:
         for key, asked in requests:
             if self._is_over():
                 return
-            await self._ask(_Flight(key, self._clock.now_s(), None), asked, look)
+            await self._ask(
+                _Flight(key, self._clock.now_s(), keeps_ids=self._keeps_ids), asked, look
+            )
 
     async def _work_to_schedule(
         self, requests: Asking, arrivals: Arrivals, look: Callable[[], None]
@@ -351,7 +369,7 @@ class _Pass:
                     await self._server.scheduler.alarm(due_s).wait()
                 if self._is_over():
                     return
-                flight = _Flight(key, self._clock.now_s(), due_s)
+                flight = _Flight(key, self._clock.now_s(), due_s, keeps_ids=self._keeps_ids)
                 group.create_task(self._ask(flight, asked, look))
                 await asyncio.sleep(0)
 

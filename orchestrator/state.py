@@ -70,6 +70,11 @@ class State:
         return self.root.absolute() / "artifacts"
 
     @property
+    def recordings_path(self) -> Path:
+        """Return where recorded output is kept, for all sweeps."""
+        return self.root.absolute() / "recordings"
+
+    @property
     def ray_path(self) -> Path:
         """Return where Ray Tune may write."""
         return self.root.absolute() / "ray"

@@ -24,6 +24,7 @@ from orchestrator.job import (
     TrialJob,
     TrialProgress,
 )
+from orchestrator.recorder import keep as keep_recording
 from orchestrator.search.seam import Proposal, Search
 from orchestrator.state import State
 from orchestrator.tallying import counted, tally_of
@@ -264,6 +265,7 @@ class SweepRun:
 
     def _judged(self, job: TrialJob, result: TrialResult) -> TrialResult:
         """Compare a trial with plain decode on its host: what it wrote, and how it ran."""
+        keep_recording(self._state, job.recording_path)
         plain = first_plain(self._results, result.host)
         notes = notes_of(result, plain, self.sweep.workload)
         judged = replace(result, notes=(*result.notes, *notes))

@@ -23,6 +23,7 @@ from orchestrator.course import Course
 from orchestrator.files import write_json
 from orchestrator.job import StopKind, TrialJob, TrialProgress
 from orchestrator.load.seam import PassProgress
+from orchestrator.recorder import Recorder
 from orchestrator.spool import PHASE, START_PHASE
 from orchestrator.starting import (
     WORKER_LOST,
@@ -114,6 +115,7 @@ class _TrialRun:
         self._tokens_before = 0
         self._sampled_s = -1
         self._log_lengths: list[float] = []
+        self._recorder = Recorder()
 
     def result(self) -> TrialResult:
         """Run the phases and build the result."""
@@ -152,6 +154,7 @@ class _TrialRun:
                 self,
             )
             course.run()
+            self._recorder.write(self._job, self._version)
             return self._judge(course)
 
     def _make_plan(self, reserved: Reservation) -> LaunchPlan:
@@ -289,6 +292,8 @@ class _TrialRun:
         """Write a pass down; the trial ends here if the server is gone or has fallen silent."""
         self._notes.requests(self._phase, record)
         self._tokens_before += sum(request.output_tokens for request in record.requests)
+        if self._job.config.is_plain:
+            self._recorder.take(self._phase, record)
         if self._phase is Phase.COLD:
             outputs = Outputs.of(record, self._job.sweep.workload.temperature)
             write_json(self._job.outputs_path, outputs.as_data())

@@ -1,7 +1,7 @@
 """What was seen of a trial: streams of cumulative token counts over time, pass by pass."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 
 
@@ -44,6 +44,10 @@ class RequestRecord:
     """When a request of an open loop was due; None in a closed loop."""
     prompt_key: str = ""
     """`Prompt.key` of what was asked."""
+    output_ids: tuple[int, ...] = field(default=(), repr=False)
+    """The tokens, where their ids were asked for and told."""
+    prompt_ids: tuple[int, ...] = field(default=(), repr=False)
+    """The prompt's, likewise."""
 
     @property
     def due_s(self) -> float:

@@ -20,9 +20,6 @@ Chunk = Mapping[str, Any]
 _MISREADINGS = (AttributeError, LookupError, TypeError, ValueError)
 
 
-_NOTHING: Chunk = {}
-
-
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """One API: its path, its request body, and how an event of its stream changes the tally."""
@@ -33,8 +30,10 @@ class Dialect:
 
 
 def _chat_body(prompt: Prompt, sampling: Sampling) -> bytes:
+    told = {"return_output_ids_in_sglext": True, "return_input_ids_in_sglext": True}
     return orjson.dumps(
         {
+            **(told if sampling.token_ids else {}),
             "model": "default",
             "messages": [{"role": m.role, "content": m.content} for m in prompt.messages],
             "stream": True,
@@ -84,8 +83,18 @@ def _take_chat(chunk: Chunk, tally: Tally) -> None:
                 tally.fail("text came without a token count: no continuous usage")
         if finish_reason := choice.get("finish_reason"):
             tally.finish(finish_reason, choice.get("matched_stop"))
-    if details := (chunk.get("sglext") or _NOTHING).get("spec_tokens_details"):
+    if extension := chunk.get("sglext"):
+        _take_extension(extension, tally)
+
+
+def _take_extension(extension: Chunk, tally: Tally) -> None:
+    """Take what SGLang adds at the end: figures of drafts, and ids where they were asked for."""
+    if details := extension.get("spec_tokens_details"):
         tally.verify_steps = details["spec_verify_ct"]
+    if output := extension.get("output_ids"):
+        tally.output_ids = list(output[0])
+    if prompt := extension.get("input_ids"):
+        tally.prompt_ids = list(prompt[0] if isinstance(prompt[0], list) else prompt)
 
 
 def _take_generate(chunk: Chunk, tally: Tally) -> None:
@@ -94,9 +103,13 @@ def _take_generate(chunk: Chunk, tally: Tally) -> None:
         return
     meta = chunk["meta_info"]
     total_tokens = meta["completion_tokens"]
-    if _is_whole(chunk, total_tokens, tally):
+    whole = _is_whole(chunk, total_tokens, tally)
+    if whole:
         tally.text.seek(0)
         tally.text.truncate()
+    if tally.keeps_ids:
+        ids = chunk.get("output_ids") or []
+        tally.output_ids = ids if whole else tally.output_ids + ids
     tally.text.write(chunk["text"])
     tally.count(total_tokens)
     tally.prompt_tokens = meta["prompt_tokens"]

@@ -47,7 +47,9 @@ class Flight:
         number: int = 0,
         scheduled_s: float | None = None,
     ) -> None:
-        self.tally = Tally(most_tokens=order.sampling.max_tokens)
+        self.tally = Tally(
+            most_tokens=order.sampling.max_tokens, keeps_ids=order.sampling.token_ids
+        )
         self.end: EndReason | None = None
         self.event_reads = 0
         self.several_event_reads = 0
@@ -133,6 +135,8 @@ class Flight:
             chunks=() if tally.chunk_count == len(tally.chunks) else tuple(tally.chunks),
             scheduled_s=self._scheduled_s,
             prompt_key=self._prompt.key,
+            output_ids=tuple(tally.output_ids),
+            prompt_ids=tuple(tally.prompt_ids),
         )
 
     def _curve(self, counts: Sequence[int]) -> Curve:

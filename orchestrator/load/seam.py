@@ -23,6 +23,8 @@ class Sampling:
     top_p: float = 1.0
     top_k: int = -1
     """-1: all tokens."""
+    token_ids: bool = False
+    """Bring back the ids of the tokens, and of the prompt's, where the server tells them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,10 @@ class Tally:
     cached_tokens: int | None = None
     verify_steps: int | None = None
     queue_s: float | None = None
+    keeps_ids: bool = False
+    """Ids that come with every chunk are wanted."""
+    output_ids: list[int] = field(default_factory=list)
+    prompt_ids: list[int] = field(default_factory=list)
 
     def count(self, total_tokens: int) -> None:
         """Take the server's cumulative count. One that falls, or exceeds the limit, is a fault."""

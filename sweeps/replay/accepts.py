@@ -12,8 +12,8 @@ from sweeps.intervals import cluster_ratio
 from sweeps.prediction.source import PLAIN
 from sweeps.replay.form import NgramForm
 from sweeps.replay.replayer import Replayer
-from sweeps.replay.streams import Steps
-from sweeps.results import Estimate
+from sweeps.replay.streams import Steps, Stream
+from sweeps.results import Estimate, Phase
 
 COLD_TOKENS = 2048
 """What is written right after a flush: about a cold pass."""
@@ -22,6 +22,8 @@ LEAST_REQUESTS = 8
 BLOCK_TOKENS = 256
 FIRST_CURVE_TOKENS = 512
 CORPUS = "speculative_ngram_external_corpus_path"
+
+_SERVED = tuple(p.value for p in (Phase.COLD, Phase.WARMING, Phase.PROBING, Phase.MEASURING))
 
 Chosen = NDArray[np.bool_]
 """Which steps are meant."""
@@ -82,6 +84,20 @@ def cold_accept(steps: Steps) -> Estimate | None:
 def warm_accept(steps: Steps) -> Estimate | None:
     """Return the accept length over the later half of the text."""
     return accept_of(steps, since_flush(steps) >= int(steps.tokens.sum()) // 2)
+
+
+def as_a_trial_serves(streams: Sequence[Stream]) -> tuple[list[Stream], range | None]:
+    """Order a trial's streams as a trial of drafts serves such text, and say which count.
+
+    Plain decode makes no generated warm-up: its warm-up and its step probe stand for that. The
+    streams of its measured pass count; None where it made none.
+    """
+    by_part = {part: [s for s in streams if s.part == part] for part in _SERVED}
+    ordered = [stream for part in _SERVED for stream in by_part[part]]
+    measured = len(by_part[Phase.MEASURING.value])
+    if not measured:
+        return list(streams), None
+    return ordered, range(len(ordered) - measured, len(ordered))
 
 
 def _blocks(streams: NDArray[np.int32], tokens: NDArray[np.int32]) -> NDArray[np.int64]:

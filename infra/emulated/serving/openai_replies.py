@@ -38,6 +38,7 @@ class Wishes:
     continuous_usage: bool = False
     spec_details: bool = False
     output_ids: bool = False
+    input_ids: bool = False
     reasoning: bool = False
     meta_info: bool = False
     usage: Usage | None = None
@@ -259,6 +260,8 @@ def extension(streams: Sequence[OpenAiStream]) -> Json:
         extra["spec_tokens_details"] = _details(lead.job.generation, lead.style)
     if lead.wishes.output_ids:
         extra["output_ids"] = [list(stream.job.generation.output) for stream in streams]
+    if lead.wishes.input_ids:
+        extra["input_ids"] = list(lead.job.generation.prompt)
     return extra
 
 

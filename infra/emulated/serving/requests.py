@@ -146,6 +146,7 @@ def read_wishes(
         continuous_usage=bool(wanted.get("continuous_usage_stats")),
         spec_details=bool(body.get("return_spec_tokens_details")),
         output_ids=wants_ids or bool(body.get("return_output_ids_in_sglext")),
+        input_ids=bool(body.get("return_input_ids_in_sglext")),
         reasoning=reasoning,
         meta_info=bool(body.get("return_meta_info")),
         usage=world.usage,

@@ -202,6 +202,12 @@ def test_chat_asks_for_running_counts_and_speculation() -> None:
     assert body["temperature"] == 0
 
 
+def test_ids_are_asked_for_and_taken_where_they_are_wanted() -> None:
+    body = DIALECTS["chat"].body(Prompt.of("x"), Sampling(max_tokens=1, token_ids=True))
+    assert json.loads(body)["return_output_ids_in_sglext"] is True
+    assert replay("chat_ngram_ids").output_ids == [857, 750, 424, 777]
+
+
 EVENTS = st.one_of(
     st.builds(words, st.text(max_size=3), st.integers(0, 6)),
     st.builds(
