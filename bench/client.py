@@ -35,9 +35,9 @@ from infra.emulated.serving.validation import read_body
 from infra.emulated.settings import make_settings
 from infra.emulated.truth import TRUTHS
 from infra.sglang.flags import NEWEST
-from orchestrator.load.client import StreamingClient
-from orchestrator.load.dialects import DIALECTS
-from orchestrator.load.seam import Sampling
+from orchestrator.load_client.client import StreamingClient
+from orchestrator.load_client.dialects import DIALECTS
+from orchestrator.load_client.seam import Sampling
 from peers.environments import AbsentError
 from peers.servers import Paced, Sent, emulated_server, paced_server
 from peers.sides import OURS, PEERS, SGLANG_PYTHON, SGLANG_RUST, Load, Side, Told

@@ -3,7 +3,8 @@
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -21,7 +22,7 @@ from sweeps.explaining import Explanation, explain
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.launch import LaunchPlan
 from sweeps.metrics import METRICS
-from sweeps.problems import BadInputError
+from sweeps.problems import BadInputError, nearest
 from sweeps.results import TrialResult
 from sweeps.sampling import valid_samples
 from sweeps.sweep import Sweep
@@ -71,13 +72,64 @@ def plans(sweep: Sweep, samples: int) -> list[tuple[Config, LaunchPlan]]:
 def trial_rows(state_dir: Path, sweep_id: str | None) -> list[dict[str, object]]:
     """Return a row for each trial that has ended: of one sweep, or of all, oldest first."""
     state = State(state_dir)
-    wanted = [known_sweep(state, sweep_id)] if sweep_id else state.sweep_ids()
+    aside = {one: state.set_aside(one) for one in state.sweep_ids()}
     return [
-        {**_row(result), "aside": result.number in aside}
-        for one in wanted
-        for aside in (state.set_aside(one),)
-        for result in state.ended(one)
+        {**_row(result), "aside": result.number in aside[result.sweep]}
+        for result in trial_results(state_dir, sweep_id)
     ]
+
+
+def trial_results(state_dir: Path, sweep_id: str | None) -> list[TrialResult]:
+    """Return the trials that have ended: of one sweep, or of all, oldest first.
+
+    Raises BadInputError.
+    """
+    state = State(state_dir)
+    wanted = [known_sweep(state, sweep_id)] if sweep_id else state.sweep_ids()
+    return [result for one in wanted for result in state.ended(one)]
+
+
+def write_parquet(state_dir: Path, sweep_id: str | None, path: Path) -> int:
+    """Write the table of `orchestrator.load` to a file; return its rows. Raises BadInputError."""
+    from orchestrator.frame import results_frame
+
+    results = trial_results(state_dir, sweep_id)
+    with _writable("--parquet", path):
+        results_frame(results).to_parquet(path, index=False)
+    return len(results)
+
+
+@contextmanager
+def _writable(option: str, path: Path) -> Iterator[None]:
+    """Turn a file that cannot be written into bad input."""
+    try:
+        yield
+    except OSError as error:
+        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        why = f"it cannot be written: {cause.strerror or cause}"
+        mend = "Name a file in a folder that you may write to."
+        raise bad_option(option, str(path), why, mend) from error
+
+
+def make_report(
+    state_dir: Path, sweep_id: str | None, form: str, output: Path | None
+) -> tuple[str, bool]:
+    """Write the report of the newest sweep, or of one named, to a file if one is given.
+
+    Returns its text, and whether anything was measured. Raises BadInputError.
+    """
+    from orchestrator.files import write_text
+    from orchestrator.reporting import FORMS, report
+
+    if form not in FORMS:
+        mend = nearest(form, FORMS) or f"There are {', '.join(FORMS)}."
+        raise bad_option("--format", form, "there is no such format", mend)
+    state = State(state_dir)
+    text, story = report(state, known_sweep(state, sweep_id), form)
+    if output is not None:
+        with _writable("--output", output):
+            write_text(output, text)
+    return text, story.answer is not None
 
 
 def explain_trial(state_dir: Path, trial: str, sweep_id: str | None) -> Explanation | None:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from orchestrator.load.arrivals import Arrivals
-from orchestrator.load.seam import LoadClient, PassProgress, Sampling
+from orchestrator.load_client.arrivals import Arrivals
+from orchestrator.load_client.seam import LoadClient, PassProgress, Sampling
 from sweeps.drift import drift_of
 from sweeps.factors import cross_check
 from sweeps.metrics import measure_all, measure_probe

@@ -40,7 +40,7 @@ def page_lines(check: HostCheck, width: int) -> Iterator[tuple[str, bool]]:
     yield from section("Without effect here", inert, width)
     yield "", False
     yield "Found", True
-    for label, text in _found(facts):
+    for label, text in found_rows(facts):
         yield from ((line, False) for line in row(label, text, width))
     yield from ((f"{_INDENT}{line}", False) for line in _matrix(facts))
     yield from section("Not known", map(str, facts.notes), width)
@@ -61,7 +61,8 @@ def headline(check: HostCheck) -> str:
     return f"{word} {check.facts.host}: {state}{noted}; fingerprint {check.facts.fingerprint}"
 
 
-def _found(facts: HostFacts) -> Iterator[tuple[str, str]]:
+def found_rows(facts: HostFacts) -> Iterator[tuple[str, str]]:
+    """Yield what was found on a host, each with its label."""
     software, system, room = facts.software, facts.system, facts.room
     if software.interpreter:
         yield from _installed(facts)

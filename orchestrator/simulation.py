@@ -19,12 +19,12 @@ from infra.gpus import Gpu, GpuProcess
 from infra.host import CleanReport, Reservation
 from infra.sglang.control import ControlError, lifetime_accept_length
 from orchestrator.job import StopOrder, TrialProgress
-from orchestrator.load.arrivals import Arrivals
-from orchestrator.load.client import PROBE
-from orchestrator.load.dialects import DIALECTS
-from orchestrator.load.progress import ProgressMeter
-from orchestrator.load.seam import BLOCK_S, ClientHealth, PassProgress, Sampling
-from orchestrator.load.tally import Tally
+from orchestrator.load_client.arrivals import Arrivals
+from orchestrator.load_client.client import PROBE
+from orchestrator.load_client.dialects import DIALECTS
+from orchestrator.load_client.progress import ProgressMeter
+from orchestrator.load_client.seam import BLOCK_S, ClientHealth, PassProgress, Sampling
+from orchestrator.load_client.tally import Tally
 from orchestrator.sweep_run import SweepRun
 from orchestrator.trial import run_trial
 from orchestrator.trial_seam import Tools

@@ -13,7 +13,7 @@ from infra.gpu_floor import own_gpus
 from infra.gpus import GpuView, NvmlView
 from infra.local_host import LocalHost
 from infra.sglang.control import ServerControl
-from orchestrator.load.client import StreamingClient
+from orchestrator.load_client.client import StreamingClient
 from orchestrator.trial_seam import Tools
 from sweeps.hosts import HostSpec
 from sweeps.intervals import student_quantile

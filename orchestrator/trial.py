@@ -22,7 +22,7 @@ from infra.sglang.start_log import StartPhase
 from orchestrator.course import Course
 from orchestrator.files import write_json
 from orchestrator.job import StopKind, TrialJob, TrialProgress
-from orchestrator.load.seam import PassProgress
+from orchestrator.load_client.seam import PassProgress
 from orchestrator.recorder import Recorder
 from orchestrator.spool import PHASE, START_PHASE
 from orchestrator.starting import (

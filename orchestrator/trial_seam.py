@@ -9,7 +9,7 @@ from infra.engines import Engine
 from infra.gpus import GpuView
 from infra.host import Host, Premises
 from orchestrator.job import StopOrder, TrialProgress
-from orchestrator.load.seam import LoadClient
+from orchestrator.load_client.seam import LoadClient
 
 
 class Watch(Protocol):

@@ -62,6 +62,11 @@ def ledger(
     return Ledger(spent, {name: hours for name, hours in saved.items() if hours > 0})
 
 
+def activity(phase: str) -> str:
+    """Return what a host does in a phase of a trial."""
+    return _OF_PHASE[Phase(phase)]
+
+
 def _parts(result: TrialResult) -> list[tuple[str, float]]:
     """Split the hours of a trial by its phases; a trial that taught nothing is lost as a whole."""
     if result.outcome in _WASTED:
@@ -72,7 +77,7 @@ def _parts(result: TrialResult) -> list[tuple[str, float]]:
     if total_s <= 0:
         return [(MEASURING, result.gpu_hours)]
     return [
-        (_OF_PHASE[Phase(name)], result.gpu_hours * spent_s / total_s)
+        (activity(name), result.gpu_hours * spent_s / total_s)
         for name, spent_s in result.phase_s.items()
     ]
 

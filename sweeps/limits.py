@@ -31,6 +31,11 @@ class Limit:
             return f"{self.metric} is {value:.4g} {unit}, below {self.least:g}"
         return ""
 
+    def __str__(self) -> str:
+        ends = (("at least", self.least), ("at most", self.most))
+        told = " and ".join(f"{word} {end:g}" for word, end in ends if end is not None)
+        return f"{self.metric} {told} {known_metric(self.metric).unit}"
+
     def problems(self) -> Iterator[Problem]:
         """List what is wrong with the limit itself."""
         field = f"objective.limits.{self.metric}"

@@ -9,8 +9,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from infra.clock import ScaledClock
-from orchestrator.load.client import StreamingClient
-from orchestrator.load.seam import Sampling
+from orchestrator.load_client.client import StreamingClient
+from orchestrator.load_client.seam import Sampling
 from sweeps.prompts import prompts_of
 
 

@@ -23,11 +23,17 @@ def trials(
     sweep_id: SweepId = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for spreadsheets.")] = False,
+    parquet: Annotated[Path | None, typer.Option(help="Write Parquet, for notebooks.")] = None,
 ) -> None:
     """List the trials of all sweeps, or of one."""
-    from orchestrator.commands import trial_rows
+    from orchestrator.commands import trial_rows, write_parquet
     from orchestrator.pages import print_trials
 
+    if parquet is not None:
+        with bad_input_exits():
+            rows_written = write_parquet(state_dir, sweep_id, parquet)
+        typer.echo(f"{rows_written} trials {parquet.absolute()}")
+        return
     with bad_input_exits():
         rows = trial_rows(state_dir, sweep_id)
     if as_json:
@@ -59,6 +65,27 @@ def explain(
         print_json(explanation.as_data())
     else:
         print_explanation(explanation)
+
+
+def report(
+    state_dir: StateDir = DEFAULT_STATE,
+    sweep_id: SweepId = None,
+    form: Annotated[str, typer.Option("--format", help="html or markdown.")] = "html",
+    output: Annotated[
+        Path | None, typer.Option(help="A file, or - for standard output; report.html if none.")
+    ] = None,
+) -> None:
+    """Write what a sweep found, and why, as one page: the newest sweep, or one named."""
+    from orchestrator.commands import make_report
+
+    path = output or (Path("report.html") if form == "html" else Path("-"))
+    to_screen = str(path) == "-"
+    with bad_input_exits():
+        text, measured = make_report(state_dir, sweep_id, form, None if to_screen else path)
+    typer.echo(text if to_screen else f"report {path.absolute()}", nl=not to_screen)
+    if not measured:
+        typer.echo("No trial of this sweep gave a rate: nothing is recommended.", err=True)
+        raise typer.Exit(NO_TRIAL)
 
 
 def export(

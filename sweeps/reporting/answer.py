@@ -43,8 +43,19 @@ class Answer:
     over_baseline: StatedGain | None
     """Over a server with nothing changed; None where that is what is recommended."""
     settled: bool
+    claimed: bool
+    """The search itself has stated how sure it is."""
     sure: tuple[str, ...]
     """How sure all this is, in sentences."""
+
+    @property
+    def certainty(self) -> str:
+        """Say in two words how sure it is."""
+        if self.ties or (self.gain is not None and not self.gain.is_shown):
+            return "a tie"
+        if self.claimed:
+            return "settled" if self.settled else "not settled"
+        return "confirmed" if self.standing.confirmed else "not confirmed"
 
 
 def answer_of(
@@ -67,6 +78,7 @@ def answer_of(
         gain=gain,
         over_baseline=_ranked(best, ranking.baseline, higher_is_better),
         settled=claim is not None and claim.settled,
+        claimed=claim is not None,
         sure=tuple(_sure(best, ranking, claim, gain)),
     )
 

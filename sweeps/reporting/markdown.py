@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from sweeps.naming import short
-from sweeps.phrases import figure, with_interval
+from sweeps.phrases import figure, listed, with_interval
 from sweeps.reporting.story import Story
 
 VARIANTS = 10
@@ -37,6 +37,8 @@ def answer_lines(story: Story) -> list[str]:
     lines += [story.ties_text] if story.ties_text else []
     lines += answer.sure if answer else ()
     lines += [f"Load: {about.workload}."] if about.workload else []
+    if about.goal.limits:
+        lines.append(f"Limits: {listed([str(limit) for limit in about.goal.limits])}.")
     lines += [f"Where: {ground}." for ground in story.grounds]
     lines.append(f"Trials: {story.outcomes_text}; the sweep is {about.status}.")
     if about.trouble:

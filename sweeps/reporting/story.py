@@ -112,11 +112,20 @@ class Story:
         answer = self.answer
         if answer is None:
             return f"{self.word}No trial gave a rate that may be ranked: nothing is recommended."
-        name = short(answer.standing.config)
         rate = with_interval(answer.standing, self.unit)
-        if answer.standing.config.is_plain:
-            return f"{self.word}Run plain decode ({name}): {rate}. Speculation did not pay here."
-        return f"{self.word}Run {name}: {rate}."
+        return f"{self.word}{self.advice}: {rate}."
+
+    @property
+    def advice(self) -> str:
+        """Say what to run, without a number."""
+        if self.answer is None:
+            return "Nothing is recommended"
+        config = self.answer.standing.config
+        if not config.is_plain:
+            return f"Run {short(config)}"
+        name = short(config).removeprefix("plain").strip()
+        with_it = f" with {name}" if name else ""
+        return f"Run plain decode{with_it}; speculation did not pay here"
 
     @property
     def gain_text(self) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from orchestrator.load.arrivals import Arrivals
-from orchestrator.load.seam import LoadClient, PassProgress, Sampling
+from orchestrator.load_client.arrivals import Arrivals
+from orchestrator.load_client.seam import LoadClient, PassProgress, Sampling
 from sweeps.prompts import prompts_of
 from sweeps.records import PassRecord
 from tests.fakes.stream_server import Script, StreamServer

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 
 from infra.clock import Clock, ScaledClock
-from orchestrator.load.client import StreamingClient
-from orchestrator.load.seam import BLOCK_S, LoadClient, PassProgress
+from orchestrator.load_client.client import StreamingClient
+from orchestrator.load_client.seam import BLOCK_S, LoadClient, PassProgress
 from sweeps.blocks import block_rates, curves_of, streaming_windows
 from sweeps.rates import decode_rate
 from sweeps.records import EndReason

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from infra.clock import ScaledClock
-from orchestrator.load.arrivals import Arrivals, Gaps
-from orchestrator.load.client import StreamingClient
-from orchestrator.load.seam import PassProgress
+from orchestrator.load_client.arrivals import Arrivals, Gaps
+from orchestrator.load_client.client import StreamingClient
+from orchestrator.load_client.seam import PassProgress
 from sweeps.records import EndReason
 from tests.contracts.passes import LONG, run
 from tests.fakes.stream_server import Fault, Script, stream_server

@@ -20,8 +20,8 @@ from infra.sglang.flags import FLAGS
 from infra.sglang.logs import accept_lengths
 from infra.sglang_cpu.build import build
 from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
-from orchestrator.load.client import StreamingClient
-from orchestrator.load.dialects import DIALECTS
+from orchestrator.load_client.client import StreamingClient
+from orchestrator.load_client.dialects import DIALECTS
 from sweeps.values import Value
 from tests.contracts import passes
 from tests.contracts.fidelity.differences import Difference, compare, known_differences

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from infra.clock import ScaledClock
-from orchestrator.load.client import StreamingClient
-from orchestrator.load.dialects import DIALECTS
+from orchestrator.load_client.client import StreamingClient
+from orchestrator.load_client.dialects import DIALECTS
 from sweeps.records import EndReason
 from tests.contracts.passes import run
 from tests.fakes.stream_server import Fault, Script, stream_server

@@ -9,7 +9,7 @@ import pytest
 from orchestrator import simulation
 from orchestrator.course import Course
 from orchestrator.job import TrialJob
-from orchestrator.load.seam import PassProgress
+from orchestrator.load_client.seam import PassProgress
 from orchestrator.simulation import simulated_tools
 from orchestrator.trial import run_trial
 from sweeps import Budget, Choice, EngineName, HostSpec, IntRange, Model, Sweep, Workload

@@ -14,7 +14,7 @@ from orchestrator.cli import app
 from orchestrator.explain import evidence_of, read_requests
 from orchestrator.files import write_json
 from orchestrator.job import OUTPUTS_FILE, Purpose, StopOrder, TrialJob, TrialProgress
-from orchestrator.load.seam import LoadClient, Sampling
+from orchestrator.load_client.seam import LoadClient, Sampling
 from orchestrator.simulation import simulated_tools
 from orchestrator.state import State
 from orchestrator.trial import run_trial

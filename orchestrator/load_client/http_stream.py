@@ -10,7 +10,12 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from infra.clock import Clock
-from orchestrator.load.http_answer import EventSplitter, HttpError, ResponseParser, only_event
+from orchestrator.load_client.http_answer import (
+    EventSplitter,
+    HttpError,
+    ResponseParser,
+    only_event,
+)
 
 _REASON_BYTES = 500
 _READS_AT_ONCE = 16

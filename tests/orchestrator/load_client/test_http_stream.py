@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.load.http_answer import EventSplitter, HttpError, ResponseParser, only_event
-from orchestrator.load.http_stream import Target
+from orchestrator.load_client.http_answer import (
+    EventSplitter,
+    HttpError,
+    ResponseParser,
+    only_event,
+)
+from orchestrator.load_client.http_stream import Target
 
 STREAMS = Path(__file__).parents[2] / "data" / "streams"
 BODY = (

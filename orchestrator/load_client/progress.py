@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from orchestrator.load.seam import BLOCK_S, PassProgress
-from orchestrator.load.tally import Tally
+from orchestrator.load_client.seam import BLOCK_S, PassProgress
+from orchestrator.load_client.tally import Tally
 from sweeps.blocks import Curve, block_rates, length_s, live_windows
 from sweeps.records import EndReason
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from orchestrator.load.arrivals import Arrivals
+from orchestrator.load_client.arrivals import Arrivals
 from sweeps.prompts import Prompt
 from sweeps.records import PassRecord
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from infra.clock import Clock
-from orchestrator.load.arrivals import Arrivals
-from orchestrator.load.flight import Flight, Order
-from orchestrator.load.health import HealthMeter
-from orchestrator.load.progress import ProgressMeter
-from orchestrator.load.seam import ClientHealth, PassProgress, Sampling
+from orchestrator.load_client.arrivals import Arrivals
+from orchestrator.load_client.flight import Flight, Order
+from orchestrator.load_client.health import HealthMeter
+from orchestrator.load_client.progress import ProgressMeter
+from orchestrator.load_client.seam import ClientHealth, PassProgress, Sampling
 from sweeps.prompts import Prompt
 from sweeps.records import EndReason, PassRecord
 

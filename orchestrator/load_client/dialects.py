@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from orchestrator.load.http_stream import Read
-from orchestrator.load.seam import Sampling
-from orchestrator.load.tally import Tally
+from orchestrator.load_client.http_stream import Read
+from orchestrator.load_client.seam import Sampling
+from orchestrator.load_client.tally import Tally
 from sweeps.prompts import Prompt
 
 DONE = b"[DONE]"

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from infra.clock import Clock
-from orchestrator.load.seam import ClientHealth
+from orchestrator.load_client.seam import ClientHealth
 
 _TICK_WALL_S = 0.01
 _TICKS_PER_LOOK = 10

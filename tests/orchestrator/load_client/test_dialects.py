@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.load.dialects import DIALECTS, take_reads
-from orchestrator.load.http_answer import EventSplitter, ResponseParser
-from orchestrator.load.http_stream import Read
-from orchestrator.load.seam import Sampling
-from orchestrator.load.tally import Tally
+from orchestrator.load_client.dialects import DIALECTS, take_reads
+from orchestrator.load_client.http_answer import EventSplitter, ResponseParser
+from orchestrator.load_client.http_stream import Read
+from orchestrator.load_client.seam import Sampling
+from orchestrator.load_client.tally import Tally
 from sweeps.prompts import Prompt
 
 STREAMS = Path(__file__).parents[2] / "data" / "streams"

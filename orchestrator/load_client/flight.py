@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import inf
 
 from infra.clock import Clock
-from orchestrator.load.dialects import DIALECTS, Dialect, take_reads
-from orchestrator.load.http_stream import Read, StreamedPost, Target
-from orchestrator.load.seam import Sampling
-from orchestrator.load.tally import Tally
+from orchestrator.load_client.dialects import DIALECTS, Dialect, take_reads
+from orchestrator.load_client.http_stream import Read, StreamedPost, Target
+from orchestrator.load_client.seam import Sampling
+from orchestrator.load_client.tally import Tally
 from sweeps.blocks import Curve
 from sweeps.prompts import Prompt
 from sweeps.records import EndReason, RequestRecord

@@ -1,0 +1,79 @@
+"""The report of a sweep as one HTML page that needs nothing else: no network, no other file."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from sweeps.reporting import axes, break_even, concurrency, cycles, endings, history, timeline
+from sweeps.reporting import cache as warmth
+from sweeps.reporting.markdown import answer_lines
+from sweeps.reporting.parts import Section
+from sweeps.reporting.story import Story
+from sweeps.reporting.trial_table import head_of, rows_of
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a page shows that the results do not hold."""
+
+    answers: Mapping[int, Sequence[warmth.Answered]] = field(default_factory=dict)
+    """Requests of the trials that `cache.chosen` names, by number, in their order."""
+    clock_scales: Mapping[str, float | None] = field(default_factory=dict)
+    """How fast each host's clock runs; None where it is simulated."""
+    facts: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
+    """What was found on each host: a title, and labels with words."""
+    spools: Mapping[int, str] = field(default_factory=dict)
+    """Where the samples of each trial lie, from the state folder."""
+    made_at: str = ""
+
+
+def page(story: Story, beside: Beside) -> str:
+    """Write the page: answer first, then why."""
+    return _template().render(
+        story=story,
+        about=story.about,
+        answer=story.answer,
+        answer_lines=answer_lines(story),
+        sections=sections(story, beside),
+        facts=beside.facts,
+        head=head_of(story),
+        trials=rows_of(story, beside.spools),
+        made_at=beside.made_at,
+        style=_asset("report.css"),
+        script=_asset("report.js"),
+    )
+
+
+def sections(story: Story, beside: Beside) -> tuple[Section, ...]:
+    """Return the parts of the page that there is something to tell of, in their order."""
+    found = [
+        break_even.section(story),
+        cycles.section(story),
+        *axes.sections(story),
+        concurrency.section(story),
+        endings.trade_offs(story),
+        warmth.section(story, beside.answers),
+        history.section(story),
+        timeline.section(story, beside.clock_scales),
+        *endings.sections(story),
+    ]
+    return tuple(section for section in found if section is not None)
+
+
+@cache
+def _template() -> "Template":
+    from jinja2 import Environment, StrictUndefined  # slow to import
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_asset("report.html"))
+
+
+def _asset(name: str) -> str:
+    return files("sweeps.reporting").joinpath("assets", name).read_text(encoding="utf-8")
