@@ -30,6 +30,7 @@ from orchestrator import ray_driver, serial_driver
 from orchestrator.events import SweepStart, Tally
 from orchestrator.job import TrialJob, TrialProgress
 from orchestrator.search.study import StudySearch
+from orchestrator.signals import Interrupts
 from orchestrator.space_file import load_sweep
 from orchestrator.state import State
 from orchestrator.sweep_run import Attendants, SweepRun
@@ -115,7 +116,7 @@ def overheads(trials: int, *, use_ray: bool) -> list[Overhead]:
         search = StudySearch(sweep, state.study_path, name)
         sweep_run = SweepRun(name, sweep, state, search, Attendants(tracker, [watch]))
         if use_ray:
-            ray_driver.drive(sweep_run, state)
+            ray_driver.drive(sweep_run, state, Interrupts(lambda: None))
         else:
             serial_driver.drive(sweep_run, local_tools)
         sweep_run.end("finished")

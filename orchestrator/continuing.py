@@ -11,9 +11,8 @@ from infra.redaction import Redactor
 from orchestrator.refusals import bad_option
 from orchestrator.state import State, new_sweep_id
 from sweeps.definition import Change, Effect, changes, definition, fitting
-from sweeps.phrases import counted
 from sweeps.problems import BadInputError, Problem
-from sweeps.results import TrialResult
+from sweeps.results import UNCOUNTED, TrialResult
 from sweeps.sweep import Sweep
 
 OVER = ("finished", "ended early")
@@ -154,9 +153,9 @@ def _meaning(edit: Change) -> str:
 def _head(state: State, sweep_id: str, inside: Sequence[TrialResult], sweep: Sweep) -> str:
     status = str(state.card(sweep_id).get("status"))
     word = {"running": "its driver was killed"}.get(status, f"it was {status}")
-    trials = counted(len(inside), "trial")
+    done = sum(result.outcome not in UNCOUNTED for result in inside)
     return (
-        f"Continuing {sweep_id}: {word}; {trials} of {sweep.budget.trials} are there."
+        f"Continuing {sweep_id}: {word}; {done} of {sweep.budget.trials} trials are done."
         " `--new` begins another one."
     )
 

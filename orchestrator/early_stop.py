@@ -11,11 +11,14 @@ from statistics import fmean, stdev
 
 from infra.engines import complete
 from orchestrator.job import Purpose, StopKind, StopOrder, TrialJob, TrialProgress
+from sweeps.config import Config
 from sweeps.factors import Ceiling, ceiling_of
+from sweeps.limits import Limit
 from sweeps.peer_rules import PEER_RULES
 from sweeps.ranking import incumbent_bar
 from sweeps.results import Outcome, Phase, TrialResult
 from sweeps.search.planner import Planner
+from sweeps.search.roles import drafting_of
 from sweeps.stopping import StopDecision, decide
 from sweeps.sweep import Sweep
 
@@ -66,6 +69,34 @@ class _Spread:
         return max(_LEAST_CV[self.assumed], pooled)
 
 
+@dataclass(slots=True)
+class _Past:
+    """The results so far by what they share, so that a start need not look at all of them again."""
+
+    limits: Sequence[Limit]
+    bars: dict[Config, float] = field(default_factory=dict)
+    """What each configuration surely reaches, where that is known."""
+    _count: int = 0
+    _starts: dict[Config, list[TrialResult]] = field(default_factory=dict)
+    _drafting: dict[Config, list[TrialResult]] = field(default_factory=dict)
+
+    def read(self, results: Sequence[TrialResult]) -> None:
+        """Take what is new in the results of a sweep, which only grow."""
+        for result in results[self._count :]:
+            starts = self._starts.setdefault(result.config, [])
+            starts.append(result)
+            bar = incumbent_bar(starts, OBJECTIVE, self.limits)
+            self.bars.pop(result.config, None)
+            if bar is not None:
+                self.bars[result.config] = bar
+            self._drafting.setdefault(drafting_of(result.config), []).append(result)
+        self._count = len(results)
+
+    def alike(self, config: Config) -> Sequence[TrialResult]:
+        """Return the results of configurations that draft in the same way."""
+        return self._drafting.get(drafting_of(config), ())
+
+
 class EarlyStop:
     """Watches the trials of one sweep. It is told of every start, sign of life and end.
 
@@ -81,12 +112,14 @@ class EarlyStop:
         self._rule = PEER_RULES.get(sweep.stop_rule)
         self._ages: dict[str, tuple[float, ...]] = {}
         self._bar: float | None = None
+        self._past = _Past(sweep.objective.limits)
         self._ceilings: dict[str, Ceiling] = {}
 
     def begin(self, job: TrialJob, results: Sequence[TrialResult]) -> None:
         """Take a start: what it must reach, and what its steps can bring at the most."""
         if not self._on or job.purpose in SPARED:
             return
+        self._past.read(results)
         self._bar = self._bar_of(results)
         ceiling = self._ceiling_of(job, results)
         if ceiling is not None:
@@ -96,7 +129,7 @@ class EarlyStop:
         """Return the order to stop a trial that cannot reach what the leader surely does."""
         self._tokens.see(job.trial, progress.blocks)
         self._steps.see(job.trial, progress.step_blocks)
-        if progress.blocks:
+        if progress.blocks and self._rule is not None:
             self._ages[job.trial] = progress.blocks
         if not self._on or job.purpose in SPARED:
             return None
@@ -119,14 +152,14 @@ class EarlyStop:
 
     def _bar_of(self, results: Sequence[TrialResult]) -> float | None:
         limits = self._sweep.objective.limits
-        surely = incumbent_bar(results, OBJECTIVE, limits)
+        surely = max(self._past.bars.values(), default=None)
         if self._planner is None or limits or surely is None:
             return surely
         return self._planner.bar(results) or surely
 
     def _ceiling_of(self, job: TrialJob, results: Sequence[TrialResult]) -> Ceiling | None:
         settings = complete(self._sweep.settings(job.config))
-        ceiling = ceiling_of(job.config, settings, results)
+        ceiling = ceiling_of(job.config, settings, self._past.alike(job.config))
         if self._planner is None or ceiling is None or job.config.is_plain:
             return ceiling
         likely = self._planner.accept_bound(results, job.config)

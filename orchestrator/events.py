@@ -33,7 +33,7 @@ class Tally:
 
 
 class Follower(Protocol):
-    """Shows a sweep. Called from the driver's thread; returns at once and never raises."""
+    """Shows a sweep. Called from the driver's thread; returns at once. Its errors are counted."""
 
     def sweep_started(self, start: SweepStart) -> None:
         """Begin."""

@@ -3,13 +3,16 @@
 from itertools import pairwise
 from pathlib import Path
 
-from orchestrator.files import write_json
+from orchestrator.files import read_json, write_json
 from orchestrator.spool import SpoolReading, read_spool
 from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
+from orchestrator.sweep_run import SweepRun
+from orchestrator.trial_records import lost_result
 from sweeps.results import Estimate, Outcome, Phase, TrialResult
 
 REASON = "its driver was killed"
-_METHOD = "the rate so far, when its driver was killed"
+STOPPED = "the sweep was interrupted"
+_METHOD = "the rate so far, when it was cut off"
 
 
 def close_interrupted(state: State, sweep_id: str) -> list[TrialResult]:
@@ -23,7 +26,21 @@ def close_interrupted(state: State, sweep_id: str) -> list[TrialResult]:
     return closed
 
 
-def interrupted_result(state: State, sweep_id: str, folder: Path) -> TrialResult | None:
+def close_open(run: SweepRun, state: State) -> None:
+    """Tell a sweep the end of the trials that its driver left open, as their folders have it."""
+    for job in run.open_jobs:
+        data = read_json(job.result_path)
+        result = None if data is None else TrialResult.from_data(data)
+        if result is None:
+            known = interrupted_result(state, job.sweep_id, job.folder, STOPPED)
+            result = known or lost_result(job, STOPPED, Outcome.CANCELLED)
+            write_json(job.result_path, result.as_data())
+        run.on_result(result)
+
+
+def interrupted_result(
+    state: State, sweep_id: str, folder: Path, reason: str = REASON
+) -> TrialResult | None:
     """Return the end of a trial that was cut off; None where not even its begin was written."""
     reading = read_spool(folder / SPOOL_FILE)
     trial = reading.trial
@@ -33,7 +50,7 @@ def interrupted_result(state: State, sweep_id: str, folder: Path) -> TrialResult
     elapsed_s = max([0.0, *(at_s for _, at_s in phases), *(s.elapsed_s for s in reading.samples())])
     return TrialResult(
         trial=trial.trial, sweep=sweep_id, number=trial.number, config=trial.config,
-        outcome=Outcome.CANCELLED, reason=REASON, phase=_last_phase(phases),
+        outcome=Outcome.CANCELLED, reason=reason, phase=_last_phase(phases),
         emulated=trial.emulated, host=trial.host, engine_version="",
         gpu_hours=_gpus(state, sweep_id, trial.host) * elapsed_s / 3600, started_at="",
         purpose=trial.purpose, why=trial.why,

@@ -117,6 +117,8 @@ def print_summary(
         _say_front(front(results, goal.directions), goal.directions)
     for closed in run.health.closed:
         _say(f"closed {closed}")
+    for hook, count in run.hooks.faults.items():
+        _say(f"fault  {hook} failed {count} times; driver.log has the first")
     for host, why in run.health.quarantined.items():
         _say(f"dirty  host {host}: {why}; `python -m orchestrator clean` removes what is left")
     for effect in without_effect(results):

@@ -1,19 +1,19 @@
 """Drives a sweep on Ray Tune: Ray lends whole hosts. The only importer of Ray."""
 
-import functools
 import json
 import logging
 import math
 import os
+import signal
 import time
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
 
 import ray
 from ray import tune
@@ -25,7 +25,7 @@ from infra.reaper import find_tagged
 from orchestrator.files import read_json, write_json
 from orchestrator.job import StopKind, StopOrder, TrialJob, TrialProgress
 from orchestrator.serial_driver import result_of
-from orchestrator.signals import terminate_like_interrupt
+from orchestrator.signals import Interrupts
 from orchestrator.state import State
 from orchestrator.sweep_run import SweepRun
 from orchestrator.tools import local_tools
@@ -46,14 +46,11 @@ OBJECT_STORE_BYTES = 80 << 20
 
 HOST_RESOURCE = "whole_host"
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 _RUNS: dict[str, SweepRun] = {}
 """Sweeps that run in this process. Tune pickles its hooks, so they hold only the key."""
 
 
-def drive(run: SweepRun, state: State) -> None:
+def drive(run: SweepRun, state: State, interrupts: Interrupts) -> None:
     """Run a sweep to its end, or until it is interrupted; `run.is_over` tells which."""
     _RUNS[run.sweep_id] = run
     # Ray's own progress and its advice on files that we do not let it write.
@@ -72,14 +69,24 @@ def drive(run: SweepRun, state: State) -> None:
     )
     logger.info("sweep=%s Ray is up", run.sweep_id)
     try:
-        with terminate_like_interrupt():
+        with interrupts.heard():  # Ray has put a SIGTERM handler of its own in place
             run.settle()
-            _tuner(run, state, gpus).fit()
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+            with interrupts.first_told_to(_end_tune):
+                _tuner(run, state, gpus).fit()
     finally:
         _collect(run)
         logger.info("sweep=%s Ray ends", run.sweep_id)
         ray.shutdown()
         del _RUNS[run.sweep_id]
+
+
+def _end_tune() -> bool:
+    """Have Tune's loop end its trials, by the signal that it listens to besides Ctrl-C."""
+    if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:  # it would end this process
+        return False
+    os.kill(os.getpid(), signal.SIGUSR1)
+    return True
 
 
 class ServerTrial(tune.Trainable):  # type: ignore[misc] # Ray is untyped
@@ -119,20 +126,6 @@ class ServerTrial(tune.Trainable):  # type: ignore[misc] # Ray is untyped
             self._thread.stop(order, wall_s=STOP_WAIT_S)
 
 
-def contained(hook: Callable[P, R]) -> Callable[P, R | None]:
-    """Keep the error of a hook from Tune, which would end the whole sweep with it."""
-
-    @functools.wraps(hook)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
-        try:
-            return hook(*args, **kwargs)
-        except Exception:  # the one guard of the hooks
-            logger.exception("the hook %s failed; the sweep goes on", hook.__qualname__)
-            return None
-
-    return guarded
-
-
 class RunSearcher(Searcher):  # type: ignore[misc] # Ray is untyped
     """Hands out the trials of a sweep to Tune and takes back their ends."""
 
@@ -149,7 +142,7 @@ class RunSearcher(Searcher):  # type: ignore[misc] # Ray is untyped
         """Return the config of the next trial; None to be asked again, FINISHED at the end."""
         try:
             job = self._next_job()
-        except Exception:  # as `contained`, but Tune must then be told to stop asking
+        except Exception:  # as for a hook, but Tune must then be told to stop asking
             logger.exception("no next trial could be found; the sweep ends")
             return str(Searcher.FINISHED)
         if job is None:
@@ -157,14 +150,17 @@ class RunSearcher(Searcher):  # type: ignore[misc] # Ray is untyped
         self._jobs[trial_id] = job
         return {"job": job}
 
-    @contained
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
         """Take the end of a trial: reported, or lost with its process.
 
-        Tune tells of a trial that it cuts off before it has ended; `_collect` takes those.
+        Tune tells of a trial that it cuts off before it has ended; `_collect` takes those. An error
+        in here would end the whole sweep.
         """
+        self._run.hooks.call(self._take_end, trial_id, result, error)
+
+    def _take_end(self, trial_id: str, result: dict[str, Any] | None, error: bool) -> None:
         job = self._jobs.pop(trial_id, None)
         text = (result or {}).get("result")
         if job is not None and text:
@@ -197,10 +193,9 @@ class BoundScheduler(FIFOScheduler):  # type: ignore[misc] # Ray is untyped
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Look at a report."""
-        self._look(trial, result)
+        _RUNS[self._sweep_id].hooks.call(self._look, trial, result)
         return str(FIFOScheduler.CONTINUE)
 
-    @contained
     def _look(self, trial: Any, result: dict[str, Any]) -> None:
         if "phase" not in result:
             return

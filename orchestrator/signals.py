@@ -1,30 +1,69 @@
-"""How a sweep is asked to end from outside."""
+"""How a sweep is asked to end from outside: cleanly at first, at once at the second time."""
 
+import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, a supervisor, and a terminal that was closed."""
 
 
-@contextmanager
-def terminate_like_interrupt() -> Iterator[None]:
-    """Let SIGTERM end a sweep as Ctrl-C does, for as long as this lasts.
+class Interrupts:
+    """Turns the first signal into KeyboardInterrupt in the main thread, the second into the end.
 
-    Enter it after Ray has started: Ray installs a handler of its own, which would end the process
-    at once. Outside the main thread it changes nothing. A program that a shell started behind `&`
-    is born deaf to SIGINT: it must hear ours all the same.
+    `at_once` is called at every signal after the first. It should end the process.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    if deaf:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    previous = signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-        if deaf:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def __init__(self, at_once: Callable[[], None]) -> None:
+        self._at_once = at_once
+        self._gently: Callable[[], bool] | None = None
+        self._count = 0
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Hear the signals for as long as this lasts; outside the main thread it changes nothing.
+
+        It may be entered again inside, where a library has put handlers of its own in place, as
+        Ray's start does: its SIGTERM would end the process without a word. A program that a shell
+        started behind `&` is born deaf to SIGINT: it hears ours all the same.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._take) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def first_told_to(self, gently: Callable[[], bool]) -> Iterator[None]:
+        """Have the first signal told to a loop that ends by itself; False: it does not listen."""
+        self._gently = gently
+        try:
+            yield
+        finally:
+            self._gently = None
+
+    def _take(self, number: int, _: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            _write_nowhere()
+        self._count += 1
+        if self._count > 1:
+            self._at_once()
+        if self._count > 1 or self._gently is None or not self._gently():
+            raise KeyboardInterrupt
+
+
+def _write_nowhere() -> None:
+    """Let a program outlive its terminal: what it prints has nowhere to go."""
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        os.close(nowhere)

@@ -17,6 +17,7 @@ from orchestrator.events import Follower, SweepStart, Tally
 from orchestrator.files import read_json, write_json
 from orchestrator.goals import ranking_of
 from orchestrator.health import SweepHealth
+from orchestrator.hooks import Hooks
 from orchestrator.job import (
     OUTPUTS_FILE,
     Purpose,
@@ -26,8 +27,8 @@ from orchestrator.job import (
 )
 from orchestrator.recorder import keep as keep_recording
 from orchestrator.search.seam import Proposal, Search
+from orchestrator.standing import Standing
 from orchestrator.state import State
-from orchestrator.tallying import counted, tally_of
 from orchestrator.tracking.seam import Sample, SweepCard, Tracker, TrialCard
 from sweeps.config import Config
 from sweeps.effects import notes_of
@@ -115,14 +116,18 @@ class SweepRun:
         self._open: dict[str, tuple[TrialJob, Proposal]] = {}
         self._past = past or Past(state.results(sweep_id))
         self._results = list(self._past.results)
+        self._standing = Standing(sweep.objective, self._results)
         self._references = self._known_references()
-        self._resumed = len(self._counted())
+        self._resumed = self._standing.counted
         self._began_s = time.monotonic()
         self._exhausted = False
         self._early_stop = EarlyStop(sweep, search.planner)
         self.health = health or SweepHealth(sweep, len(self._results))
         self.health.look(self._results)
         self._fingerprints = fingerprints or {}
+        self.hooks = Hooks()
+        self.turns = 0
+        """How often the control loop came by, for whoever watches it."""
 
     @property
     def results(self) -> list[TrialResult]:
@@ -137,10 +142,10 @@ class SweepRun:
     def start(self) -> None:
         """Tell everybody that the sweep begins."""
         emulated = any(host.emulated for host in self.sweep.hosts)
-        self._tracker.sweep_started(self._card(emulated=emulated))
+        self.hooks.call(self._tracker.sweep_started, self._card(emulated=emulated))
         start = SweepStart(self.sweep_id, self.sweep, emulated, self._resumed)
         for follower in self._followers:
-            follower.sweep_started(start)
+            self.hooks.call(follower.sweep_started, start)
 
     def settle(self) -> None:
         """Let the tracker's start-up pass, so that the first trial has the machine to itself."""
@@ -151,6 +156,7 @@ class SweepRun:
 
     def next_job(self, host: HostSpec) -> TrialJob | None:
         """Hand out the next trial for a host; None when there is none now."""
+        self.turns += 1
         proposal = None if host.name in self.health.quarantined else self._next_proposal()
         if proposal is None:
             return None
@@ -173,36 +179,34 @@ class SweepRun:
         logger.info("sweep=%s trial=%s starts: %s", self.sweep_id, job.trial, job.config)
         self._open[job.trial] = (job, proposal)
         self._early_stop.begin(job, self._results)
-        self._tracker.trial_started(
-            TrialCard(
-                job.trial, self.sweep_id, job.number, job.config, job.purpose.value,
-                host.emulated,
-            )
-        )  # fmt: skip
+        card = TrialCard(
+            job.trial, self.sweep_id, job.number, job.config, job.purpose.value, host.emulated
+        )
+        self.hooks.call(self._tracker.trial_started, card)
         for follower in self._followers:
-            follower.trial_started(job)
+            self.hooks.call(follower.trial_started, job)
         return job
 
     @property
     def is_over(self) -> bool:
         """Tell whether nothing runs and nothing will be handed out."""
+        self.turns += 1
         return not self._open and self._nothing_left()
 
     def on_progress(self, progress: TrialProgress) -> StopOrder | None:
         """Take a sign of life; return the order to stop where that is justified."""
+        self.turns += 1
         if progress.trial not in self._open:
             return None
         if progress.tells_numbers:
-            self._tracker.progress(
-                progress.trial,
-                Sample(
-                    progress.elapsed_s, progress.tok_s, progress.low, progress.high,
-                    progress.accept_length, progress.steps_per_s, progress.tokens,
-                ),
+            sample = Sample(
+                progress.elapsed_s, progress.tok_s, progress.low, progress.high,
+                progress.accept_length, progress.steps_per_s, progress.tokens,
             )  # fmt: skip
+            self.hooks.call(self._tracker.progress, progress.trial, sample)
         tally = self.tally()
         for follower in self._followers:
-            follower.progress(progress, tally)
+            self.hooks.call(follower.progress, progress, tally)
         return self._early_stop.look(self._open[progress.trial][0], progress)
 
     def on_result(self, result: TrialResult) -> None:
@@ -217,23 +221,24 @@ class SweepRun:
         self._early_stop.learn(result)
         result = self._judged(job, result)
         self._results.append(result)
+        self._standing.add(result)
         self.health.look(self._results)
-        attempts = sum(r.config == result.config and _failed(r) for r in self._results)
+        attempts = self._standing.faults_of(result.config)
         self._search.tell(proposal, result, retry=self.health.may_retry(result, attempts))
         if result.outcome is Outcome.FAILED:
             self._exhausted = False  # it may be tried again
-        self._tracker.trial_ended(result, job.folder)
+        self.hooks.call(self._tracker.trial_ended, result, job.folder)
         tally = self.tally()
         for follower in self._followers:
-            follower.trial_ended(result, tally)
+            self.hooks.call(follower.trial_ended, result, tally)
 
     def end(self, status: str) -> None:
         """Tell everybody that the sweep is over."""
         logger.info("sweep=%s %s", self.sweep_id, status)
         self._search.close()
-        self._tracker.sweep_ended(status)
+        self.hooks.call(self._tracker.sweep_ended, status)
         for follower in self._followers:
-            follower.sweep_ended(status)
+            self.hooks.call(follower.sweep_ended, status)
 
     def claim(self) -> Claim | None:
         """Return what the search claims; None where nobody plans, or nothing was measured."""
@@ -252,21 +257,19 @@ class SweepRun:
     def tally(self) -> Tally:
         """Sum up where the sweep stands."""
         elapsed_s = time.monotonic() - self._began_s
-        planned = self.sweep.budget.trials
-        return tally_of(
-            self._results, self.sweep.objective, planned, self._resumed, elapsed_s,
-            self._past.aside_gpu_hours,
+        return self._standing.tally(
+            self.sweep.budget.trials, self._resumed, elapsed_s, self._past.aside_gpu_hours
         )  # fmt: skip
 
     def _baseline(self, host: str) -> Baseline | None:
         """Return the step of the best plain decode on a host, once there is one."""
-        step = best_plain_step(self._results, host)
+        step = best_plain_step(self._standing.plain_on(host), host)
         return Baseline(step.value, step.low, step.high) if step else None
 
     def _judged(self, job: TrialJob, result: TrialResult) -> TrialResult:
         """Compare a trial with plain decode on its host: what it wrote, and how it ran."""
         keep_recording(self._state, job.recording_path)
-        plain = first_plain(self._results, result.host)
+        plain = first_plain(self._standing.plain_on(result.host), result.host)
         notes = notes_of(result, plain, self.sweep.workload)
         judged = replace(result, notes=(*result.notes, *notes))
         outputs = _outputs(job.outputs_path)
@@ -283,9 +286,8 @@ class SweepRun:
     def _pins(self, host: HostSpec) -> dict[str, Value]:
         """Return the capacity settings that all arms on a host have in common."""
         version = host.version or NEWEST
-        return pins(
-            self._results, host.name, self.sweep, lambda n, v: parser_accepts(n, v, version)
-        )
+        plain = self._standing.plain_on(host.name)
+        return pins(plain, host.name, self.sweep, lambda n, v: parser_accepts(n, v, version))
 
     def _known_references(self) -> dict[str, Outputs]:
         """Find the texts of the first plain decode of each host among the results so far."""
@@ -297,18 +299,15 @@ class SweepRun:
                     found[result.host] = outputs
         return found
 
-    def _counted(self) -> list[TrialResult]:
-        return counted(self._results)
-
     def _gpu_hours(self) -> float:
-        return self._past.aside_gpu_hours + sum(result.gpu_hours for result in self._results)
+        return self._past.aside_gpu_hours + self._standing.gpu_hours
 
     def _left(self) -> int:
         """Return how many trials may still be handed out."""
         limit = self.sweep.budget.gpu_hours
         if limit is not None and self._gpu_hours() >= limit:
             return 0
-        return max(0, self.sweep.budget.trials - len(self._counted()) - len(self._open))
+        return max(0, self.sweep.budget.trials - self._standing.counted - len(self._open))
 
     def _nothing_left(self) -> bool:
         return self._left() == 0 or self._exhausted or self.health.trouble is not None
@@ -364,10 +363,6 @@ class SweepRun:
             self.sweep_id, sweep.name, emulated, params, {"space": sweep.key},
             sweep.objective.metric, higher_is_better=sweep.objective.higher_is_better,
         )  # fmt: skip
-
-
-def _failed(result: TrialResult) -> bool:
-    return result.outcome is Outcome.FAILED
 
 
 def _outputs(path: Path) -> Outputs | None:

@@ -1,20 +1,21 @@
 """Runs one sweep from the command line: what is locked, cleared, written down and printed."""
 
+import contextlib
 import logging
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 
 from infra import reaper
 from infra.host_lock import owner_text
-from infra.leftovers import Leftover, LeftoverKind, find_leftovers, remove
 from infra.probing.facts import HostFacts
 from infra.redaction import RedactingFilter
-from infra.runtime_folder import RuntimeFolderError
 from orchestrator.choices import Driver, HostChoice
 from orchestrator.continuing import Chosen, Wish, choose
 from orchestrator.display import follower_for
@@ -23,14 +24,14 @@ from orchestrator.goals import ranking_of
 from orchestrator.health import RETRYABLE, SweepHealth
 from orchestrator.host_check import load_probed
 from orchestrator.host_locks import hosts_locked
-from orchestrator.interrupted import close_interrupted
+from orchestrator.interrupted import close_interrupted, close_open
 from orchestrator.pages import print_summary
-from orchestrator.rebuild import Rebuilt, rebuild, rebuild_study, recover
+from orchestrator.rebuild import recover
 from orchestrator.refusals import bad_option, locked
 from orchestrator.screening import refusals
 from orchestrator.search.known import KnownHost, KnownRules
-from orchestrator.search.study import StudySearch, write_study
-from orchestrator.signals import terminate_like_interrupt
+from orchestrator.search.study import StudySearch
+from orchestrator.signals import Interrupts
 from orchestrator.state import State
 from orchestrator.stories import ending
 from orchestrator.sweep_run import Attendants, Past, SweepRun
@@ -38,6 +39,8 @@ from orchestrator.tallying import counted
 from orchestrator.tracking.mlflow_writer import MlflowWriter, check_store
 from orchestrator.tracking.tracking_uri import is_remote, shown_uri, tracking_uri
 from orchestrator.tracking.ui_view import EXPERIMENT
+from orchestrator.upkeep import clear_leftovers, tell_removed
+from orchestrator.watchdog import watched
 from sweeps.again import to_try_again
 from sweeps.definition import definition
 from sweeps.hosts import HostSpec
@@ -46,6 +49,9 @@ from sweeps.results import TrialResult
 from sweeps.sweep import Sweep
 
 logger = logging.getLogger(__name__)
+
+AT_ONCE_S = 2.0
+"""Wall seconds that a second signal leaves to the processes of a sweep to vanish."""
 
 TRACKER_CLOSE_S = 120.0
 """Wall seconds that the end of a sweep waits for its tracker."""
@@ -143,6 +149,29 @@ def _drive(
     left: _Left,
     uri: str,
 ) -> tuple[str, SweepRun]:
+    interrupts = Interrupts(lambda: _end_at_once(chosen.sweep_id))
+    with interrupts.heard():
+        return _driven(chosen, sweep, state, driver, facts, left, uri, interrupts)
+
+
+def _end_at_once(sweep_id: str) -> NoReturn:
+    """End the process now; what is not written waits on disk for the next run of the sweep."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write("stopped at once; the next run of this file continues\n")
+    reaper.reap(sweep_id, wait_s=AT_ONCE_S)
+    os._exit(INTERRUPTED)
+
+
+def _driven(
+    chosen: Chosen,
+    sweep: Sweep,
+    state: State,
+    driver: Driver,
+    facts: Mapping[str, HostFacts],
+    left: _Left,
+    uri: str,
+    interrupts: Interrupts,
+) -> tuple[str, SweepRun]:
     sweep_id = chosen.sweep_id
     console = Console()
     tracker = MlflowWriter(
@@ -169,13 +198,15 @@ def _drive(
     run.start()
     status = "failed"
     try:
-        _run_driver(run, state, driver)
+        with watched(lambda: run.turns, state.sweep_folder(sweep_id) / "driver.log"):
+            _run_driver(run, state, driver, interrupts)
         status = "finished" if run.is_over else "interrupted"
         status = "ended early" if run.health.trouble else status
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
         reaper.reap(sweep_id)
+        close_open(run, state)
         run.end(status)
         closed = tracker.close(TRACKER_CLOSE_S)
         logger.info("sweep=%s tracker closed: %s", sweep_id, closed)
@@ -184,64 +215,21 @@ def _drive(
     return status, run
 
 
-def _run_driver(run: SweepRun, state: State, driver: Driver) -> None:
+def _run_driver(run: SweepRun, state: State, driver: Driver, interrupts: Interrupts) -> None:
     match driver:
         case Driver.RAY:
             from orchestrator import ray_driver
 
-            ray_driver.drive(run, state)
+            ray_driver.drive(run, state, interrupts)
         case Driver.SERIAL:
             from orchestrator import serial_driver
             from orchestrator.tools import local_tools
 
-            with terminate_like_interrupt():
-                serial_driver.drive(run, local_tools)
+            serial_driver.drive(run, local_tools)
         case Driver.SIMULATED:
             from orchestrator import simulation
 
-            with terminate_like_interrupt():
-                simulation.drive(run)
-
-
-def clear_leftovers(state: State) -> list[Leftover]:
-    """Remove what dead sweeps left on this machine; return what was found.
-
-    Those of this state folder are dead, since its lock is ours; others are if nobody holds them.
-    """
-    try:
-        found = find_leftovers(state.sweep_ids())
-    except RuntimeFolderError as error:
-        raise bad_option("TMPDIR", "", str(error), "Name a folder of your own.") from error
-    for leftover in found:
-        if not remove(leftover):
-            logger.warning("%s could not be removed", leftover.what)
-    return found
-
-
-def rebuild_tracker(state_dir: Path, sweep_id: str | None) -> Rebuilt:
-    """Make MLflow's store and the study again from what the trials left on disk.
-
-    Raises BadInputError.
-    """
-    state = State(state_dir)
-    uri = tracking_uri(state.mlflow_uri)
-    with locked(state, "rebuild"):
-        made = rebuild(state, sweep_id, experiment=EXPERIMENT, uri=uri)
-        return replace(made, without_study=rebuild_study(state, made.sweeps, write_study))
-
-
-def tell_removed(found: Sequence[Leftover]) -> None:
-    """Say what an earlier sweep had left running."""
-    for leftover in found:
-        if leftover.kind is LeftoverKind.PROCESSES:
-            logger.warning("an earlier sweep had left %s: ended", leftover.what)
-
-
-def clean_up(state_dir: Path) -> list[Leftover]:
-    """Remove what dead sweeps left: those of a state folder, and any that nobody holds."""
-    state = State(state_dir)
-    with locked(state, "clean"):
-        return clear_leftovers(state)
+            simulation.drive(run)
 
 
 def _card(state: State, sweep: Sweep, space_file: Path, chosen: Chosen) -> dict[str, object]:

@@ -29,6 +29,10 @@ class Outcome(StrEnum):
         return self in (Outcome.MEASURED, Outcome.PARTIAL)
 
 
+UNCOUNTED = (Outcome.CANCELLED, Outcome.FAILED)
+"""Ends that no budget of trials pays for: a fault, or somebody, cut them off."""
+
+
 class Phase(StrEnum):
     """Where in its life a trial is."""
 

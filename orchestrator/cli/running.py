@@ -21,7 +21,7 @@ from orchestrator.cli.options import (
     print_json,
     print_problems,
 )
-from orchestrator.exit_codes import BAD_INPUT, worst
+from orchestrator.exit_codes import BAD_INPUT, INTERRUPTED, worst
 from sweeps.hosts import EngineName
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
             if answer is None:
                 raise
             code = run_sweep(space_file, state_dir, choice, trials, driver=driver, wish=answer)
+        except KeyboardInterrupt:
+            typer.echo("interrupted before the first trial", err=True)
+            code = INTERRUPTED
     raise typer.Exit(code)
 
 

@@ -34,7 +34,7 @@ def emulate(
 
 def rebuild(state_dir: StateDir = DEFAULT_STATE, sweep_id: SweepId = None) -> None:
     """Make MLflow's store and the study again from the trials' own files, of all sweeps or one."""
-    from orchestrator.sweeping import rebuild_tracker
+    from orchestrator.upkeep import rebuild_tracker
 
     with bad_input_exits():
         made = rebuild_tracker(state_dir, sweep_id)
@@ -51,7 +51,7 @@ def rebuild(state_dir: StateDir = DEFAULT_STATE, sweep_id: SweepId = None) -> No
 
 def clean(state_dir: StateDir = DEFAULT_STATE) -> None:
     """Remove what dead sweeps left: processes, shared memory, temporary folders, locks."""
-    from orchestrator.sweeping import clean_up
+    from orchestrator.upkeep import clean_up
 
     with bad_input_exits():
         found = clean_up(state_dir)

@@ -115,7 +115,7 @@ class StudySearch:
         verdict.tell(self._study, self._open.pop(proposal.number))
         self._steps.pop(proposal.number, None)
         self._history.append(result)
-        self._file.ended(proposal.number, verdict, summary_of(result))
+        self._file.ended(proposal.number, self._told(result))
         if result.outcome is Outcome.FAILED and retry:
             self._retries.append(_once_more(result))
         elif result.outcome is Outcome.FAILED:
@@ -173,11 +173,13 @@ class StudySearch:
             self._seen.add(result.config.variant)
             told = self._told(result)
             self._study.add_trial(told)
-            self._file.replaced(number, told)
+            self._file.ended(number, told)
         elif frozen is not None:
             config = Config.of(frozen.user_attrs["config"])
             self._seen.add(config.variant)
-            self._file.ended(number, NOTHING_LEARNT, {"outcome": "interrupted"})
+            attributes = {**frozen.user_attrs, "result": {"outcome": "interrupted"}}
+            told = NOTHING_LEARNT.told(frozen.params, frozen.distributions, attributes)
+            self._file.ended(number, told)
             purpose = Purpose(frozen.user_attrs["purpose"])
             why = f"trial {number} once more: it was cut off before it began"
             self._retries.append(_Wanted(config, purpose, why, number))

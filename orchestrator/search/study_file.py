@@ -4,7 +4,7 @@ import contextlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 from sqlalchemy.exc import OperationalError
 
 from orchestrator.search.seam import Proposal
-from orchestrator.search.verdicts import Verdict
 from sweeps.problems import BadInputError, Problem
 from sweeps.results import TrialResult
 
@@ -63,13 +62,9 @@ class StudyFile:
         )
         self._do(lambda: self._add(proposal.number, running))
 
-    def ended(self, number: int, verdict: Verdict, summary: Mapping[str, object]) -> None:
-        """Have the end of a proposal written."""
-        self._do(lambda: self._finish(number, verdict, summary))
-
-    def replaced(self, number: int, told: FrozenTrial) -> None:
+    def ended(self, number: int, told: FrozenTrial) -> None:
         """Have a trial written that has ended, whether its begin is in the file or not."""
-        self._do(lambda: self._replace(number, told))
+        self._do(lambda: self._finish(number, told))
 
     def close(self) -> None:
         """Wait for all that is still to be written."""
@@ -88,8 +83,11 @@ class StudyFile:
             self._study._study_id, template_trial=trial
         )
 
-    def _replace(self, number: int, told: FrozenTrial) -> None:
-        """Write a whole trial at once; where it stands as running, its end alone."""
+    def _finish(self, number: int, told: FrozenTrial) -> None:
+        """Write a whole trial at once; where it stands as running, its end alone.
+
+        Past the study: a `Trial` of it would have the sampler read all the others first.
+        """
         storage = self._study._storage
         if number not in self._ids:
             self._add(number, told)
@@ -101,11 +99,6 @@ class StudyFile:
         for key, value in told.system_attrs.items():
             storage.set_trial_system_attr(trial_id, key, value)
         storage.set_trial_state_values(trial_id, told.state, told.values)
-
-    def _finish(self, number: int, verdict: Verdict, summary: Mapping[str, object]) -> None:
-        trial = Trial(self._study, self._ids[number])
-        trial.set_user_attr("result", dict(summary))  # one transaction, not one for each field
-        verdict.tell(self._study, trial)
 
 
 def set_damaged_aside(path: Path) -> Path | None:

@@ -7,10 +7,10 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from sweeps.config import Config
 from sweeps.limits import broken_limits
 from sweeps.results import Outcome, TrialResult
 from sweeps.sweep import Objective
+from sweeps.values import Value
 
 CONSTRAINT = "feasible"
 """Optuna's constraint: at most 0 where the configuration can run and keeps the limits."""
@@ -61,7 +61,7 @@ class Verdict:
 
     def told(
         self,
-        config: Config,
+        config: Mapping[str, Value],
         distributions: Mapping[str, BaseDistribution],
         attributes: Mapping[str, object],
     ) -> FrozenTrial:

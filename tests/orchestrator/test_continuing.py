@@ -51,7 +51,7 @@ def test_the_same_file_goes_on_by_itself_and_says_so(tmp_path: Path, status: str
     chosen = choose(_swept(tmp_path, status), SMALL, FILE, Wish.AUTO, FINGERPRINTS)
     assert chosen.sweep_id == "s1"
     assert "Continuing s1" in chosen.said[0]
-    assert "two trials of 8 are there" in chosen.said[0]
+    assert "2 of 8 trials are done" in chosen.said[0]
     assert "--new" in chosen.said[0]
 
 

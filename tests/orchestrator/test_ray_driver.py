@@ -12,6 +12,7 @@ from infra.reaper import find_tagged
 from orchestrator.events import SweepStart, Tally
 from orchestrator.job import TrialJob, TrialProgress
 from orchestrator.search.study import StudySearch
+from orchestrator.signals import Interrupts
 from orchestrator.state import State
 from orchestrator.sweep_run import Attendants, SweepRun
 from orchestrator.tracking.jsonl import JsonlTracker
@@ -65,10 +66,11 @@ def test_failing_hooks_never_end_a_sweep(tmp_path: Path, caplog: pytest.LogCaptu
     tracker = JsonlTracker(tmp_path / "events.jsonl")
     run = SweepRun(name, sweep, state, search, Attendants(tracker, [Breaker()]))
     with caplog.at_level(logging.ERROR, logger="orchestrator"):
-        ray_driver.drive(run, state)
+        ray_driver.drive(run, state, Interrupts(lambda: None))
     assert run.is_over
     assert [r.outcome for r in run.results] == [Outcome.MEASURED] * 3
     assert "the sweep goes on" in caplog.text
+    assert run.hooks.faults["Breaker.trial_ended"] == 3
     for result in run.results:
         assert "OMP_NUM_THREADS" not in result.env
         assert result.env["CUDA_VISIBLE_DEVICES"] == "0,1,2,3,4,5,6,7"  # Ray would say otherwise

@@ -1,0 +1,77 @@
+"""How a sweep hears that it should end: cleanly first, then at once."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.signals import SIGNALS, Interrupts
+
+PROGRAM = """
+import os, signal, sys, time
+from orchestrator.signals import Interrupts
+
+if "deaf" in sys.argv:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+with Interrupts(lambda: os._exit(7)).heard():
+    try:
+        print("ready", flush=True)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        open("first", "w").close()
+        print("the terminal may be gone", flush=True)
+        time.sleep(60 if "slow" in sys.argv else 0)
+        sys.exit(5)
+"""
+
+
+def _told(folder: Path, signals: list[signal.Signals], *words: str) -> int:
+    """Run a program, send it signals, and return how it ended."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, text=True, cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        for number in signals:
+            process.send_signal(number)
+            end_s = time.monotonic() + 30
+            while not (folder / "first").exists() and time.monotonic() < end_s:
+                time.sleep(0.01)
+        return process.wait(timeout=30)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_lets_a_sweep_end_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    assert _told(tmp_path, [number], "deaf") == 5
+
+
+def test_the_second_ends_it_at_once(tmp_path: Path) -> None:
+    assert _told(tmp_path, [signal.SIGINT, signal.SIGTERM], "slow") == 7
+
+
+def test_a_loop_that_ends_by_itself_is_told_instead_of_interrupted() -> None:
+    told: list[str] = []
+    ends: list[str] = []
+
+    def gently() -> bool:
+        told.append("end")
+        return True
+
+    interrupts = Interrupts(lambda: ends.append("at once"))
+    before = signal.getsignal(signal.SIGTERM)
+    with interrupts.heard(), interrupts.first_told_to(gently):
+        signal.raise_signal(signal.SIGTERM)
+        assert (told, ends) == (["end"], [])
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        assert (told, ends) == (["end"], ["at once"])
+    assert signal.getsignal(signal.SIGTERM) is before
+    deaf = Interrupts(lambda: None)
+    with deaf.heard(), deaf.first_told_to(lambda: False), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
