@@ -8,11 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Protocol, cast
 
 import psutil
 
@@ -39,13 +39,16 @@ _log = logging.getLogger(__name__)
 class LocalHost:
     """Runs servers on this machine. Ports come from a range, both ends included."""
 
-    def __init__(self, port_range: tuple[int, int] = PORTS) -> None:
+    def __init__(
+        self, port_range: tuple[int, int] = PORTS, *, first_port: int | None = None
+    ) -> None:
         first, last = port_range
         if not 0 < first <= last < 65536:
             raise ValueError(f"not a range of ports: {first} to {last}")
         self._ports = range(first, last + 1)
         # Two owners on one machine start at different ports.
-        self._next_port = os.getpid() % len(self._ports)
+        at = os.getpid() if first_port is None else first_port - first
+        self._next_port = at % len(self._ports)
         self._lock = threading.Lock()
 
     def start(self, command: Command) -> "GuardedProcess":
@@ -54,13 +57,13 @@ class LocalHost:
         command = replace(command, log_path=command.log_path.absolute())
         try:
             command.log_path.parent.mkdir(parents=True, exist_ok=True)
-            spec = _spec(command)
+            spec = guard_spec(command, os.environ)
             launcher = _launch_guard(command)
         except OSError as error:
             raise HostError(f"cannot start a guard: {error}") from error
         link = GuardLink(cast(IO[bytes], launcher.stdin), cast(IO[bytes], launcher.stdout))
         try:
-            pid = _await_start(link, spec)
+            pid = await_start(link, spec)
         except BaseException:
             link.close()
             launcher.kill()
@@ -119,10 +122,73 @@ class LocalHost:
         return reaper.reap(sweep, trial)
 
 
+class Hands(Protocol):
+    """What a guard cannot do for a tree, on the machine where the tree is."""
+
+    def reap(self, sweep: str, trial: str) -> int:
+        """Kill all of a trial and wait for its end; return how many there were."""
+        ...
+
+    def strike(self, sweep: str, trial: str) -> int:
+        """Kill what there is of a trial, without waiting; return how many that were."""
+        ...
+
+    def survivors(self, sweep: str, trial: str) -> int:
+        """Count what is left of a trial."""
+        ...
+
+    def tail(self, path: Path, lines: int) -> list[str]:
+        """Return the last lines of a log."""
+        ...
+
+    def note(self, path: Path, text: str) -> None:
+        """Append to a log, if that can be done."""
+        ...
+
+    def listens(self, pid: int, port: int) -> bool:
+        """Tell whether a process or one below it listens on a port."""
+        ...
+
+
+class LocalHands:
+    """This machine's."""
+
+    def reap(self, sweep: str, trial: str) -> int:
+        """Kill all of a trial and wait for its end."""
+        return reaper.reap(sweep, trial)
+
+    def strike(self, sweep: str, trial: str) -> int:
+        """Kill what there is of a trial, without waiting."""
+        return reaper.strike(sweep, trial)
+
+    def survivors(self, sweep: str, trial: str) -> int:
+        """Count what is left of a trial."""
+        return len(reaper.find_tagged(sweep, trial))
+
+    def tail(self, path: Path, lines: int) -> list[str]:
+        """Return the last lines of a log."""
+        return tail(path, lines)
+
+    def note(self, path: Path, text: str) -> None:
+        """Append to a log."""
+        with suppress(OSError), path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    def listens(self, pid: int, port: int) -> bool:
+        """Look for a listening socket in a whole tree."""
+        with suppress(psutil.Error):
+            root = psutil.Process(pid)
+            return any(_listens(process, port) for process in [root, *root.children(True)])
+        return False
+
+
 class GuardedProcess:
     """A server's tree, held by the link to its guard."""
 
-    def __init__(self, command: Command, link: GuardLink, pid: int) -> None:
+    def __init__(
+        self, command: Command, link: GuardLink, pid: int, hands: Hands | None = None
+    ) -> None:
+        self._hands = hands or LocalHands()
         self._command = command
         self._link = link
         self._pid = pid
@@ -155,14 +221,11 @@ class GuardedProcess:
 
     def log_tail(self, lines: int) -> list[str]:
         """Return the last lines of the log."""
-        return tail(self._command.log_path, lines)
+        return self._hands.tail(self._command.log_path, lines)
 
     def listens_on(self, port: int) -> bool:
         """Look for a listening socket in the whole tree."""
-        with suppress(psutil.Error):
-            root = psutil.Process(self._pid)
-            return any(_listens(process, port) for process in [root, *root.children(True)])
-        return False
+        return self._hands.listens(self._pid, port)
 
     def _end(self, grace_s: float) -> StopReport:
         ordered_at_s = time.monotonic()
@@ -194,8 +257,8 @@ class GuardedProcess:
     def _end_by_tag(self, killed: int) -> StopReport:
         sweep, trial = self._command.sweep, self._command.trial
         _log.warning("%s the guard is no help: ending by tag", _label(self._command))
-        killed += reaper.reap(sweep, trial)
-        survivors = len(reaper.find_tagged(sweep, trial))
+        killed += self._hands.reap(sweep, trial)
+        survivors = self._hands.survivors(sweep, trial)
         if self._exit_code is None and not survivors:
             self._exit_code = -signal.SIGKILL
         return StopReport(self._exit_code, killed, survivors)
@@ -221,10 +284,10 @@ class GuardedProcess:
         if self._exit_code is None:
             self._exit_code = -signal.SIGKILL
         # The root goes with its guard, but nothing ends the rest until somebody calls `stop`.
-        self._struck = reaper.strike(self._command.sweep, self._command.trial)
+        self._struck = self._hands.strike(self._command.sweep, self._command.trial)
         _log.warning("%s the guard was lost", _label(self._command))
-        with suppress(OSError), self._command.log_path.open("a", encoding="utf-8") as file:
-            file.write(f"\n{guard.LOG_PREFIX}lost; the server was killed with it\n")
+        text = f"\n{guard.LOG_PREFIX}lost; the server was killed with it\n"
+        self._hands.note(self._command.log_path, text)
 
 
 def tail(path: Path, lines: int) -> list[str]:
@@ -270,7 +333,8 @@ def _launch_guard(command: Command) -> subprocess.Popen[bytes]:
     )
 
 
-def _await_start(link: GuardLink, spec: guard.Spec) -> int:
+def await_start(link: GuardLink, spec: guard.Spec) -> int:
+    """Give a guard its spec; return the pid of the server. Raises HostError."""
     deadline_s = time.monotonic() + START_WAIT_S
     try:
         line = guard.spec_line(spec)
@@ -296,8 +360,9 @@ def _await_hang_up(link: GuardLink, deadline_s: float) -> None:
         link.receive(left_s)
 
 
-def _spec(command: Command) -> guard.Spec:
-    inherited = {name: os.environ[name] for name in command.inherit if name in os.environ}
+def guard_spec(command: Command, environ: Mapping[str, str]) -> guard.Spec:
+    """Return what a guard is told of a command, with what may pass of the host's environment."""
+    inherited = {name: environ[name] for name in command.inherit if name in environ}
     return guard.Spec(
         argv=command.argv,
         env={**inherited, **command.env, **command.hidden, **_tags(command)},

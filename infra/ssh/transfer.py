@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import paramiko
-from paramiko.sftp_file import SFTPFile
 from paramiko.ssh_exception import SSHException
 
 from infra.own_wheel import file_hash
@@ -18,7 +17,7 @@ from infra.remote import DeadlineError, LinkLostError, Progress, RemoteFile, Tra
 
 _CHUNK_BYTES = 1 << 15
 _AT_ONCE = 64
-"""Writes that are under way before their answers are waited for."""
+"""Reads that are under way."""
 _HASH_CHARS = 16
 
 Hash = Callable[[str], str]
@@ -148,15 +147,12 @@ class Transfer:
         with local.open("rb") as source, self.sftp.open(part, "r+b" if done else "wb") as file:
             source.seek(done)
             file.seek(done)
+            # The library takes answers in by itself; nothing else may be asked meanwhile, as that
+            # would take in what it then waits for.
             file.set_pipelined(True)
-            pending = 0
             while chunk := source.read(_CHUNK_BYTES):
                 file.write(chunk)
                 done += len(chunk)
-                pending += 1
-                if pending >= _AT_ONCE:
-                    _settle(file)
-                    pending = 0
                 limit.step(done, size)
 
     def _size(self, path: str) -> int | None:
@@ -174,11 +170,6 @@ class Transfer:
     def _part(self, path: str, digest: str) -> str:
         folder, name = posixpath.split(path)
         return posixpath.join(folder, f".{name}.{digest[:_HASH_CHARS]}.part")
-
-
-def _settle(file: SFTPFile) -> None:
-    """Wait for the answers to what was written: a request that must come after them."""
-    file.stat()
 
 
 class _Limit:

@@ -4,7 +4,8 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,20 +16,32 @@ import pytest
 from infra.host import Command, Host, HostError, Process, StopReport
 from infra.local_host import LocalHost
 from infra.reaper import find_tagged, tags
+from infra.remote_host import RemoteHost
+from tests.infra.ssh.loopback import OUTSIDE, sshd
 from tests.infra.trees import fresh_sweep, open_fds, python, tree_command, wait_ready, wait_until
+
+__all__ = ["sshd"]
 
 pytestmark = pytest.mark.slow
 
-HOSTS: list[Callable[[], Host]] = [LocalHost]
+HOSTS = ("LocalHost", "RemoteHost")
 AWKWARD = ("a b", "it's", '"quoted"', "; echo x", "back\\slash", "$HOME `id`", "née\n")
 _REST = "import signal; print('up', flush=True); signal.pause()"
 
 
-@pytest.fixture(params=HOSTS, ids=lambda make: make.__name__)
-def host(request: pytest.FixtureRequest) -> Host:
+@pytest.fixture(params=HOSTS)
+def host(request: pytest.FixtureRequest) -> Iterator[Host]:
     """Make a host of each kind."""
-    make: Callable[[], Host] = request.param
-    return make()
+    if request.param == "LocalHost":
+        yield LocalHost()
+        return
+    remote = request.getfixturevalue("sshd").remote()
+    with closing(remote):
+        # So that its descriptors are there before any are counted.
+        made = RemoteHost(remote, sys.executable)
+        made.is_port_free(1)
+        yield made
+        made.close()
 
 
 @pytest.fixture
@@ -132,9 +145,9 @@ def test_directories_may_have_any_name(host: Host, sweep: str, tmp_path: Path, n
 def test_the_environment_is_built_not_inherited(
     host: Host, sweep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("WANTED", "yes")
-    monkeypatch.setenv("SET_TWICE", "outside")
+    # As every session of the other machine has them.
+    for name, value in OUTSIDE.items():
+        monkeypatch.setenv(name, value)
     code = "import json; print(json.dumps(open('/proc/self/environ').read().split(chr(0))))"
     command = Command(
         python(code),

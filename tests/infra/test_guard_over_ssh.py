@@ -1,9 +1,6 @@
 """The guard at the end of an SSH connection, with a real sshd, and what a lost connection ends."""
 
-import os
-import pwd
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,79 +19,25 @@ import pytest
 
 from infra import guard, reaper
 from infra.reaper import find_tagged
+from tests.infra.ssh.loopback import USER, Sshd, sshd
 from tests.infra.trees import SIZE, python, tree_command, wait_ready, wait_until
+
+__all__ = ["sshd"]
 
 pytestmark = pytest.mark.slow
 
-SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 LEASE_S = 1.5
-USER = pwd.getpwuid(os.getuid()).pw_name
-
-_CONFIG = """
-Port {port}
-ListenAddress 127.0.0.1
-HostKey {folder}/host_key
-AuthorizedKeysFile {folder}/authorized_keys
-PidFile {folder}/pid
-PasswordAuthentication no
-PubkeyAuthentication yes
-PermitRootLogin prohibit-password
-UsePAM no
-StrictModes no
-"""
 
 
-@dataclass(frozen=True, slots=True)
-class Sshd:
-    """A server of this test's own."""
-
-    port: int
-    key_path: Path
-
-    def connect(self, port: int | None = None) -> paramiko.SSHClient:
-        """Return a connection, directly or through another port. The caller closes."""
-        client = paramiko.SSHClient()
-        client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
-        client.connect(
-            "127.0.0.1", port or self.port, USER, key_filename=str(self.key_path),
-            look_for_keys=False, allow_agent=False, timeout=20,
-        )  # fmt: skip
-        return client
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    """Run an sshd on a high port, with keys that it alone knows."""
-    assert SSHD is not None, "install openssh-server"
-    folder = tmp_path_factory.mktemp("sshd")
-    for name in ("host_key", "user_key"):
-        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
-    shutil.copy(folder / "user_key.pub", folder / "authorized_keys")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    (folder / "config").write_text(_CONFIG.format(port=port, folder=folder))
-    if os.getuid() == 0:
-        # Where sshd separates its privileges; its service makes it on other machines.
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    argv = [SSHD, "-D", "-e", "-f", str(folder / "config")]
-    with (folder / "log").open("wb") as log, subprocess.Popen(argv, stderr=log) as process:
-        try:
-            wait_until(lambda: _answers(port), f"an sshd: {(folder / 'log').read_text()}")
-            yield Sshd(port, folder / "user_key")
-        finally:
-            process.terminate()
-
-
-def _run(*argv: str) -> None:
-    subprocess.run(argv, check=True, timeout=30)
-
-
-def _answers(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as probe:
-            return probe.recv(4) == b"SSH-"
-    except OSError:
-        return False
+def connect(sshd: Sshd, port: int | None = None) -> paramiko.SSHClient:
+    """Return a connection, directly or through another port. The caller closes."""
+    client = paramiko.SSHClient()
+    client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
+    client.connect(
+        "127.0.0.1", port or sshd.port, USER, key_filename=str(sshd.key_path),
+        look_for_keys=False, allow_agent=False, timeout=20,
+    )  # fmt: skip
+    return client
 
 
 @dataclass(slots=True)
@@ -181,7 +124,7 @@ def start(client: paramiko.SSHClient, line: str) -> Remote:
 
 
 def test_a_stop_order_goes_over_the_wire(sshd: Sshd, sweep: str, tmp_path: Path) -> None:
-    with closing(sshd.connect()) as client:
+    with closing(connect(sshd)) as client:
         remote = start(client, guard_line(sweep, guard.ATTACHED))
         remote.order(spec_line(sweep, tmp_path / "log", lease_s=60))
         remote.started()
@@ -197,7 +140,7 @@ def test_a_network_that_falls_silent_ends_the_tree_by_its_lease(
 ) -> None:
     with (
         DroppingProxy(sshd.port).running() as proxy,
-        closing(sshd.connect(proxy.port)) as client,
+        closing(connect(sshd, proxy.port)) as client,
     ):
         remote = start(client, guard_line(sweep, guard.ATTACHED))
         remote.order(spec_line(sweep, tmp_path / "log", lease_s=LEASE_S))
@@ -219,9 +162,10 @@ _DRIVER = """
 import sys, time
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.infra.test_guard_over_ssh import Sshd, guard_line, spec_line, start
+from tests.infra.ssh.loopback import Sshd
+from tests.infra.test_guard_over_ssh import connect, guard_line, spec_line, start
 from infra import guard
-client = Sshd({port}, Path({key!r})).connect()
+client = connect(Sshd({port}, Path({folder!r})))
 remote = start(client, guard_line({sweep!r}, guard.ATTACHED))
 remote.order(spec_line({sweep!r}, Path({log!r}), lease_s=600))
 print(*remote.started(), flush=True)
@@ -236,7 +180,7 @@ def test_a_killed_driver_ends_the_remote_tree_at_once(
     log_path = tmp_path / "log"
     root = str(Path(__file__).parents[2])
     code = textwrap.dedent(_DRIVER).format(
-        root=root, port=sshd.port, key=str(sshd.key_path), sweep=sweep, log=str(log_path)
+        root=root, port=sshd.port, folder=str(sshd.folder), sweep=sweep, log=str(log_path)
     )
     argv = [sys.executable, "-W", "ignore", "-c", code]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as driver:
@@ -257,12 +201,12 @@ def test_a_detached_server_survives_the_connection_until_its_lease(
     sshd: Sshd, sweep: str, tmp_path: Path
 ) -> None:
     log_path = tmp_path / "log"
-    with closing(sshd.connect()) as client:
+    with closing(connect(sshd)) as client:
         remote = start(client, guard_line(sweep, guard.LEASE_ONLY))
         remote.order(spec_line(sweep, log_path, lease_s=LEASE_S))
         pid, guard_pid = remote.started()
     # Another connection finds the same server, and gives signs of life by pid.
-    with closing(sshd.connect()) as client:
+    with closing(connect(sshd)) as client:
         wait_ready(log_path)
         for _ in range(8):
             _, stdout, _ = client.exec_command(f"kill -USR1 {guard_pid}", timeout=30)
@@ -277,11 +221,11 @@ def test_a_detached_server_survives_the_connection_until_its_lease(
 def test_a_detached_server_is_stopped_over_any_connection(
     sshd: Sshd, sweep: str, tmp_path: Path
 ) -> None:
-    with closing(sshd.connect()) as client:
+    with closing(connect(sshd)) as client:
         remote = start(client, guard_line(sweep, guard.LEASE_ONLY))
         remote.order(spec_line(sweep, tmp_path / "log", lease_s=600))
         _, guard_pid = remote.started()
-    with closing(sshd.connect()) as client:
+    with closing(connect(sshd)) as client:
         client.exec_command(f"kill -TERM {guard_pid}", timeout=30)
         wait_until(lambda: not find_tagged(sweep), "the end of the tree")
     assert "ended by SIGTERM" in (tmp_path / "log").read_text()
@@ -289,7 +233,7 @@ def test_a_detached_server_is_stopped_over_any_connection(
 
 def test_what_cannot_be_started_is_told_over_the_wire(sshd: Sshd, sweep: str) -> None:
     spec = guard.Spec(python("pass"), {}, "/not/there", "/dev/null", grace_s=1.0, lease_s=1.0)
-    with closing(sshd.connect()) as client:
+    with closing(connect(sshd)) as client:
         remote = start(client, guard_line(sweep, guard.LEASE_ONLY))
         remote.order(guard.spec_line(spec))
         assert remote.stdout.readline() == "error directory /not/there: No such file or directory\n"

@@ -31,7 +31,7 @@ QUICK = Limits(connect_s=15, command_s=30, keepalive_s=1, lost_after_s=4, retry_
 _SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/local/sbin"
 _SUBNETS = 200
 
-_CONFIG = """
+CONFIG = """
 Port {port}
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/authorized_keys
@@ -60,6 +60,16 @@ def run(*argv: str) -> str:
     done = subprocess.run([program, *argv[1:]], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, f"{argv}: {done.stderr}"
     return done.stdout
+
+
+def sshd_program() -> str:
+    """Return the SSH server of this machine, and make what it needs to run outside of a service."""
+    program = shutil.which("sshd", path=_SBIN)
+    assert program is not None, "install openssh-server"
+    if os.getuid() == 0:
+        # Where it separates its privileges.
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    return program
 
 
 def make_key(path: Path, *options: str) -> Path:
@@ -151,9 +161,7 @@ class Node:
 
     def start(self) -> None:
         """Run its sshd, and wait until it answers."""
-        sshd = shutil.which("sshd", path=_SBIN)
-        assert sshd is not None, "install openssh-server"
-        argv = ["ip", "netns", "exec", self.namespace, sshd, "-D", "-e", "-f"]
+        argv = ["ip", "netns", "exec", self.namespace, sshd_program(), "-D", "-e", "-f"]
         with (self.folder / "log").open("ab") as log:
             self._sshd = subprocess.Popen(
                 [shutil.which("ip", path=_SBIN) or "ip", *argv[1:], str(self.folder / "config")],
@@ -353,10 +361,7 @@ def _furnish(node: Node) -> None:
         "PATH": f"{folder}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
     }
     text = " ".join(f"{name}={value}" for name, value in variables.items())
-    (folder / "config").write_text(_CONFIG.format(port=PORT, folder=folder, variables=text))
-    if os.getuid() == 0:
-        # Where sshd separates its privileges; its service makes it on other machines.
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    (folder / "config").write_text(CONFIG.format(port=PORT, folder=folder, variables=text))
 
 
 def _toml(value: object) -> str:

@@ -36,6 +36,7 @@ from tests.infra.trees import wait_until
 pytestmark = pytest.mark.slow
 
 NO_CONFIG = Path("/dev/null")
+_SIZE = 20_000_000
 
 
 def remote(lan: Lan, name: str = "gpu1", **changes: object) -> SshRemote:
@@ -186,12 +187,14 @@ def test_files_arrive_whole_and_unchanged_ones_are_not_sent(
     host: SshRemote, tmp_path: Path
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "a b/it's/there"
-    here.write_bytes(os.urandom(3_000_000))
+    # Far more than all requests that may be under way at once.
+    here.write_bytes(os.urandom(_SIZE))
     told: list[tuple[int, int]] = []
     assert host.put(here, str(there), mode=0o600, progress=lambda *at: told.append(at))
     assert there.read_bytes() == here.read_bytes()
     assert there.stat().st_mode & 0o777 == 0o600
-    assert told[-1] == (3_000_000, 3_000_000)
+    assert told[-1] == (_SIZE, _SIZE)
+    assert told == sorted(told)  # it never began anew
     assert not host.put(here, str(there), mode=0o640)
     assert there.stat().st_mode & 0o777 == 0o640
     assert [file.name for file in there.parent.iterdir()] == ["there"]
@@ -200,8 +203,8 @@ def test_files_arrive_whole_and_unchanged_ones_are_not_sent(
     assert back.read_bytes() == here.read_bytes()
     assert [str(file.path) for file in host.files(str(tmp_path / "a b"))] == ["it's/there"]
     assert host.files(str(tmp_path / "none")) == []
-    assert host.read(str(there), 2_999_990) == here.read_bytes()[-10:]
-    assert host.read(str(there), 3_000_000) == b""
+    assert host.read(str(there), _SIZE - 10) == here.read_bytes()[-10:]
+    assert host.read(str(there), _SIZE) == b""
     host.write(str(tmp_path / "w"), b"small")
     assert (tmp_path / "w").read_bytes() == b"small"
     with pytest.raises(FileNotFoundError):
