@@ -65,11 +65,14 @@ class Lock:
 
 
 def download(lock: Lock, target: Target, folder: Path) -> list[Path]:
-    """Fetch the wheels of a lock for another machine; those that are there are kept.
+    """Fetch the wheels of a lock for another machine, once into each folder.
 
     Raises WheelhouseError.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    complete = folder / ".complete"
+    if complete.exists():
+        return sorted(folder.glob("*.whl"))
     tags = [word for tag in target.platforms() for word in ("--platform", tag)]
     argv = [
         sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
@@ -77,6 +80,7 @@ def download(lock: Lock, target: Target, folder: Path) -> list[Path]:
         "--python-version", target.python, *tags, "--dest", str(folder), "-r", str(lock.path),
     ]  # fmt: skip
     _run(argv)
+    complete.touch()
     return sorted(folder.glob("*.whl"))
 
 
