@@ -53,11 +53,11 @@ def _namespace() -> str:
 
 
 def started_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since the boot; None if it has ended."""
+    """Return the clock ticks of a process's start; None if it is gone or waits to be reaped."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
     # The name stands in parentheses, and may hold blanks and parentheses itself.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    fields = text.rpartition(b")")[2].split()
+    return None if fields[0] in b"ZX" else int(fields[19])

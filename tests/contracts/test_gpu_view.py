@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from infra.emulated.life.gpu_view import EmulatedGpuView
-from infra.emulated.life.host_folder import Holding, HostFolder, process_started_ticks
+from infra.emulated.life.host_folder import Holding, HostFolder
 from infra.emulated.truth import GpuModel
 from infra.gpus import GpuView, NvmlView
+from infra.process_id import started_ticks
 from tests.fakes.driver import FakeDriver
 
 TOTAL_GIB = 96
@@ -32,7 +33,7 @@ def view(
         assert driver.opened == 0
     else:
         folder = HostFolder(tmp_path)
-        ticks = process_started_ticks(os.getpid())
+        ticks = started_ticks(os.getpid())
         assert ticks is not None
         folder.hold(Holding(os.getpid(), ticks, 0, HELD_BYTES))
         yield EmulatedGpuView(folder, GpuModel("H200", TOTAL_GIB, 1.0), 2)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.emulated.life.host_folder import Holding, HostFolder, process_started_ticks
+from infra.emulated.life.host_folder import Holding, HostFolder
 from infra.probing.facts import GpuFacts, HostFacts, Iommu, NcclFile, Room, Software, System
 from infra.probing.links import Links
+from infra.process_id import started_ticks
 from orchestrator.choices import AS_WRITTEN
 from orchestrator.cli import app
 from orchestrator.exit_codes import BAD_INPUT, DONE, NOT_READY, worst
@@ -271,7 +272,7 @@ def test_the_command_tells_ready_from_not_ready(
     assert "NVSwitch" in page
     pid = os.getpid()
     folder = HostFolder(tmp_path / ".sweeps/hosts/local")
-    folder.hold(Holding(pid, process_started_ticks(pid) or 0, 3, 2**34))
+    folder.hold(Holding(pid, started_ticks(pid) or 0, 3, 2**34))
     code, text = _run(capsys, "--host", "--engine", "emulated", "--json")
     assert code == NOT_READY
     (data,) = json.loads(text)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from infra.process_id import started_ticks
 from sweeps.values import digest
 
 _GPU_FOLDER = "gpu_memory"
@@ -36,7 +37,7 @@ class Holding:
     @property
     def alive(self) -> bool:
         """Tell whether the process lives; one that waits to be reaped does not."""
-        return process_started_ticks(self.pid) == self.started_ticks
+        return started_ticks(self.pid) == self.started_ticks
 
     @property
     def file_name(self) -> str:
@@ -135,7 +136,7 @@ class GpuMemory:
         self._folder = folder
         self._capacity_bytes = capacity_bytes
         self._holdings = [
-            Holding(pid, process_started_ticks(pid) or 0, gpu, 0, release_s) for pid, gpu in holders
+            Holding(pid, started_ticks(pid) or 0, gpu, 0, release_s) for pid, gpu in holders
         ]
 
     def hold(self, held_bytes: int) -> None:
@@ -171,14 +172,3 @@ class Taken:
     free_bytes: int
     others: tuple[Holding, ...]
     gpu_index: int = 0
-
-
-def process_started_ticks(pid: int) -> int | None:
-    """Return the clock ticks of a process's start; None if it is gone or waits to be reaped."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    # The name stands in parentheses, and may hold blanks and parentheses itself.
-    fields = text.rpartition(b")")[2].split()
-    return None if fields[0] in b"ZX" else int(fields[19])

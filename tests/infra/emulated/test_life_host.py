@@ -15,7 +15,7 @@ import pytest
 from infra.emulated import smi
 from infra.emulated.arguments import Emulation
 from infra.emulated.life.gpu_view import EmulatedGpuView
-from infra.emulated.life.host_folder import GpuMemory, Holding, HostFolder, process_started_ticks
+from infra.emulated.life.host_folder import GpuMemory, Holding, HostFolder
 from infra.emulated.life.launch import gpu_indices
 from infra.emulated.life.loading import (
     Caches,
@@ -29,6 +29,7 @@ from infra.emulated.life.phase_lines import Graphs, PhaseLines
 from infra.emulated.scenario import OomMoment, OutOfMemory, PageCache, StartPhase, StartWorld
 from infra.emulated.settings import make_settings
 from infra.emulated.truth import TRUTHS
+from infra.process_id import started_ticks
 from sweeps.values import Value
 from tests.infra.emulated.serving import LIMIT_S, serve
 from tests.infra.emulated.test_life import wait_for
@@ -61,7 +62,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def holding(pid: int, gpu: int, held_bytes: int, release_s: float = 0.0) -> Holding:
-    ticks = process_started_ticks(pid)
+    ticks = started_ticks(pid)
     assert ticks is not None
     return Holding(pid, ticks, gpu, held_bytes, release_s)
 

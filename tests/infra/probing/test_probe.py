@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.emulated.life.host_folder import Holding, HostFolder, process_started_ticks
+from infra.emulated.life.host_folder import Holding, HostFolder
 from infra.machine import Interconnect, Machine
 from infra.probing.cache import FILE_NAME, read_facts
 from infra.probing.facts import HostFacts
 from infra.probing.probe import probe_host
+from infra.process_id import started_ticks
 from infra.sglang.flags import FLAGS
 from infra.sglang.probe import flags_in
 from sweeps.hosts import EngineName, HostSpec
@@ -142,7 +143,7 @@ def test_a_state_folder_that_cannot_be_written_costs_only_the_cache(
 def test_an_emulated_host_is_seen_from_outside(tmp_path: Path) -> None:
     spec = HostSpec("e", EngineName.EMULATED, version="0.5.9", truth="switch", gpus=4)
     folder, pid = HostFolder(tmp_path), os.getpid()
-    folder.hold(Holding(pid, process_started_ticks(pid) or 0, 2, 5 * 2**30))
+    folder.hold(Holding(pid, started_ticks(pid) or 0, 2, 5 * 2**30))
     facts = probe_host(spec, tmp_path)
     assert facts.notes == ()
     assert facts.emulated
