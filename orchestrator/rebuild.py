@@ -15,6 +15,7 @@ from pathlib import Path
 from orchestrator.explain import quality_of
 from orchestrator.files import read_json, write_json
 from orchestrator.interrupted import close_interrupted
+from orchestrator.reviews import sweep_review
 from orchestrator.spool import SpooledTrial, read_spool
 from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
 from orchestrator.tracking import run_content
@@ -143,7 +144,7 @@ def events_of(state: State, sweep_id: str) -> Iterator[Event]:
         folder = state.trial_folder(sweep_id, result.number)
         started_ms = run_content.started_ms(result) or last_ms
         ended_ms = started_ms + max(1, round(1000 * sum(result.phase_s.values())))
-        yield TrialStarted(run_content.card_of(result), started_ms)
+        yield TrialStarted(run_content.card_of(result, card), started_ms)
         if samples := _samples(folder):
             yield Progress(result.trial, samples)
         yield TrialEnded(result, folder, ended_ms)
@@ -151,12 +152,12 @@ def events_of(state: State, sweep_id: str) -> Iterator[Event]:
         last_ms = max(last_ms, ended_ms)
     for folder in state.unended(sweep_id):
         if trial := read_spool(folder / SPOOL_FILE).trial:
-            yield TrialStarted(_trial_card(sweep_id, trial), last_ms)
+            yield TrialStarted(_trial_card(card, trial), last_ms)
             if samples := _samples(folder):
                 yield Progress(trial.trial, samples)
             yield TrialFiles(trial.trial, sweep_id, folder)
     if status != "running":
-        yield SweepEnded(sweep_id, status, last_ms + 1)
+        yield SweepEnded(sweep_id, status, last_ms + 1, sweep_review(state, sweep_id))
     yield SweepsDied((sweep_id,), last_ms + 1)
 
 
@@ -173,6 +174,7 @@ def sweep_card(state: State, sweep_id: str) -> SweepCard:
         sweep_id, str(card.get("name", sweep_id)), card.get("emulated") is True, params,
         {"space": str(card.get("key", ""))}, objective,
         higher_is_better=metric is None or bool(metric.higher_is_better),
+        plain=plain if isinstance(plain := card.get("plain"), dict) else {},
     )  # fmt: skip
 
 
@@ -267,9 +269,9 @@ def _damage(state: State, sweep_id: str) -> Iterator[str]:
             yield f"{path}: lines {', '.join(map(str, reading.bad_lines))}"
 
 
-def _trial_card(sweep_id: str, trial: SpooledTrial) -> TrialCard:
-    return TrialCard(
-        trial.trial, sweep_id, trial.number, trial.config, trial.purpose, trial.emulated
+def _trial_card(sweep: SweepCard, trial: SpooledTrial) -> TrialCard:
+    return run_content.trial_card(
+        sweep, trial.trial, trial.number, trial.config, trial.purpose, emulated=trial.emulated
     )
 
 

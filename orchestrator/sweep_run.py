@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -29,7 +30,10 @@ from orchestrator.recorder import keep as keep_recording
 from orchestrator.search.seam import Proposal, Search
 from orchestrator.standing import Standing
 from orchestrator.state import State
-from orchestrator.tracking.seam import Sample, SweepCard, Tracker, TrialCard
+from orchestrator.tracking.review import SweepReview
+from orchestrator.tracking.run_content import trial_card
+from orchestrator.tracking.seam import Sample, SweepCard, Tracker
+from sweeps.axes import holds_numbers
 from sweeps.config import Config
 from sweeps.effects import notes_of
 from sweeps.factors import best_plain_step
@@ -142,7 +146,7 @@ class SweepRun:
     def start(self) -> None:
         """Tell everybody that the sweep begins."""
         emulated = any(host.emulated for host in self.sweep.hosts)
-        self.hooks.call(self._tracker.sweep_started, self._card(emulated=emulated))
+        self.hooks.call(self._tracker.sweep_started, self._card)
         start = SweepStart(self.sweep_id, self.sweep, emulated, self._resumed)
         for follower in self._followers:
             self.hooks.call(follower.sweep_started, start)
@@ -179,9 +183,10 @@ class SweepRun:
         logger.info("sweep=%s trial=%s starts: %s", self.sweep_id, job.trial, job.config)
         self._open[job.trial] = (job, proposal)
         self._early_stop.begin(job, self._results)
-        card = TrialCard(
-            job.trial, self.sweep_id, job.number, job.config, job.purpose.value, host.emulated
-        )
+        card = trial_card(
+            self._card, job.trial, job.number, job.config, job.purpose.value,
+            emulated=host.emulated,
+        )  # fmt: skip
         self.hooks.call(self._tracker.trial_started, card)
         for follower in self._followers:
             self.hooks.call(follower.trial_started, job)
@@ -232,11 +237,11 @@ class SweepRun:
         for follower in self._followers:
             self.hooks.call(follower.trial_ended, result, tally)
 
-    def end(self, status: str) -> None:
-        """Tell everybody that the sweep is over."""
+    def end(self, status: str, review: SweepReview | None = None) -> None:
+        """Tell everybody that the sweep is over, and the tracker what it came to."""
         logger.info("sweep=%s %s", self.sweep_id, status)
         self._search.close()
-        self.hooks.call(self._tracker.sweep_ended, status)
+        self.hooks.call(self._tracker.sweep_ended, status, review)
         for follower in self._followers:
             self.hooks.call(follower.sweep_ended, status)
 
@@ -346,8 +351,10 @@ class SweepRun:
             return self._search.repeat(beside, Purpose.BASELINE)
         return None
 
-    def _card(self, *, emulated: bool) -> SweepCard:
+    @cached_property
+    def _card(self) -> SweepCard:
         sweep = self.sweep
+        emulated = any(host.emulated for host in sweep.hosts)
         params = {
             "model": sweep.model.path,
             "space": sweep.key,
@@ -362,6 +369,8 @@ class SweepRun:
         return SweepCard(
             self.sweep_id, sweep.name, emulated, params, {"space": sweep.key},
             sweep.objective.metric, higher_is_better=sweep.objective.higher_is_better,
+            axes={axis.name: holds_numbers(axis) for axis in sweep.axes},
+            plain=dict(sweep.space.plain()),
         )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from orchestrator.interrupted import close_interrupted, close_open
 from orchestrator.pages import print_summary
 from orchestrator.rebuild import recover
 from orchestrator.refusals import bad_option, locked
+from orchestrator.reviews import sweep_review
 from orchestrator.screening import refusals
 from orchestrator.search.known import KnownHost, KnownRules
 from orchestrator.search.study import StudySearch
@@ -37,6 +38,7 @@ from orchestrator.stories import ending
 from orchestrator.sweep_run import Attendants, Past, SweepRun
 from orchestrator.tallying import counted
 from orchestrator.tracking.mlflow_writer import MlflowWriter, check_store
+from orchestrator.tracking.review import SweepReview
 from orchestrator.tracking.tracking_uri import is_remote, shown_uri, tracking_uri
 from orchestrator.tracking.ui_view import EXPERIMENT
 from orchestrator.upkeep import clear_leftovers, tell_removed
@@ -207,12 +209,23 @@ def _driven(
     finally:
         reaper.reap(sweep_id)
         close_open(run, state)
-        run.end(status)
+        run.end(status, _review(run, state, status))
         closed = tracker.close(TRACKER_CLOSE_S)
         logger.info("sweep=%s tracker closed: %s", sweep_id, closed)
         if not closed:
             logger.warning("MLflow did not take everything; the results are all in %s", state.root)
     return status, run
+
+
+def _review(run: SweepRun, state: State, status: str) -> SweepReview | None:
+    """Keep how a sweep ended, and tell from its folder what it came to; None where that fails."""
+    try:
+        card = state.card(run.sweep_id)
+        state.write_card(run.sweep_id, {**card, "status": status, **ending(run)})
+        return sweep_review(state, run.sweep_id)
+    except (OSError, BadInputError) as error:
+        logger.warning("sweep=%s the tracker is not told what it came to: %s", run.sweep_id, error)
+        return None
 
 
 def _run_driver(run: SweepRun, state: State, driver: Driver, interrupts: Interrupts) -> None:

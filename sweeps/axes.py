@@ -133,6 +133,13 @@ def switch(name: str, when: When | None = None) -> Choice:
     return Choice(name, (False, True), when or {})
 
 
+def holds_numbers(axis: Axis) -> bool:
+    """Tell whether all values of an axis are numbers."""
+    if axis.grid is None:
+        return True
+    return all(type(value) in (int, float) for value in axis.grid)
+
+
 def conditions(axis: Axis) -> dict[str, tuple[Value, ...]]:
     """Return the conditions of an axis, each as the tuple of values that it allows."""
     return {name: _allowed(allowed) for name, allowed in axis.when.items()}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from orchestrator.tracking.review import SweepReview
 from orchestrator.tracking.seam import Sample, SweepCard, TrialCard
 from sweeps.config import Config
 from sweeps.results import TrialResult
@@ -60,6 +61,7 @@ class SweepEnded:
     sweep: str
     status: str
     at_ms: int
+    review: SweepReview | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,8 @@ def _plain(event: Event) -> dict[str, object]:
             return {"card": card_data(card), "at_ms": at_ms}
         case TrialStarted(trial_card, at_ms):
             plain = {name: getattr(trial_card, name) for name in TrialCard.__dataclass_fields__}
-            return {"card": {**plain, "config": dict(trial_card.config)}, "at_ms": at_ms}
+            plain = {**plain, "config": dict(trial_card.config), "absent": dict(trial_card.absent)}
+            return {"card": plain, "at_ms": at_ms}
         case Progress(trial, samples):
             rows = [[step, at, list(s.as_data().values())] for step, (s, at) in samples.items()]
             return {"trial": trial, "samples": rows}
@@ -114,8 +117,9 @@ def _plain(event: Event) -> dict[str, object]:
             return {"result": result.as_data(), "folder": str(folder), "at_ms": at_ms}
         case TrialFiles(trial, sweep, folder):
             return {"trial": trial, "sweep": sweep, "folder": str(folder)}
-        case SweepEnded(sweep, status, at_ms):
-            return {"sweep": sweep, "status": status, "at_ms": at_ms}
+        case SweepEnded(sweep, status, at_ms, review):
+            told = None if review is None else asdict(review)
+            return {"sweep": sweep, "status": status, "at_ms": at_ms, "review": told}
         case SweepsDied(sweeps, at_ms):
             return {"sweeps": list(sweeps), "at_ms": at_ms}
 
@@ -146,9 +150,15 @@ _READERS: dict[str, Callable[[_Data], Event]] = {
     "Progress": _progress,
     "TrialEnded": _trial_ended,
     "TrialFiles": lambda d: TrialFiles(str(d["trial"]), str(d["sweep"]), Path(str(d["folder"]))),
-    "SweepEnded": lambda d: SweepEnded(str(d["sweep"]), str(d["status"]), _whole(d["at_ms"])),
+    "SweepEnded": lambda d: SweepEnded(
+        str(d["sweep"]), str(d["status"]), _whole(d["at_ms"]), _review(d.get("review"))
+    ),
     "SweepsDied": lambda d: SweepsDied(tuple(d["sweeps"]), _whole(d["at_ms"])),  # type: ignore[arg-type] # as written
 }
+
+
+def _review(data: object) -> SweepReview | None:
+    return None if data is None else SweepReview(**_mapping(data))  # type: ignore[arg-type] # as written
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from infra.redaction import Redactor
+from orchestrator.tracking.review import SweepReview
 from orchestrator.tracking.seam import Sample, SweepCard, TrialCard
 from sweeps.results import TrialResult
 
@@ -50,9 +51,10 @@ class JsonlTracker:
         """Append the result; the files stay where they are."""
         self._append("trial_ended", {**result.as_data(), "folder": str(folder)})
 
-    def sweep_ended(self, status: str) -> None:
-        """Append the status."""
-        self._append("sweep_ended", {"status": status})
+    def sweep_ended(self, status: str, review: SweepReview | None = None) -> None:
+        """Append the status, and what the sweep came to."""
+        told = {} if review is None else {"review": asdict(review)}
+        self._append("sweep_ended", {"status": status, **told})
 
     def wait_open(self, deadline_s: float) -> bool:
         """Return at once: there is nothing to open."""

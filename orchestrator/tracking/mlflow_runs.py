@@ -152,6 +152,21 @@ class MlflowRuns:
         """Keep a file with a run."""
         self.client.log_artifact(run_id, str(path))
 
+    def attach_texts(self, run_id: str, texts: Mapping[str, str]) -> None:
+        """Keep texts as files by their paths; where files fail, the run says so."""
+        if not texts:
+            return
+        try:
+            with tempfile.TemporaryDirectory() as scratch:
+                for name, text in texts.items():
+                    path = Path(scratch) / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(self.redactor.text(text))
+                    folder = str(Path(name).parent)
+                    self.client.log_artifact(run_id, str(path), None if folder == "." else folder)
+        except (self.api.exception, OSError) as error:
+            self.client.set_tag(run_id, FILES_TAG, self.redactor.text(str(error))[:500])
+
     def _texts(self, texts: Mapping[str, str], longest_chars: int) -> Texts:
         masked = {self.redactor.text(n): self.redactor.text(text) for n, text in texts.items()}
         return legal_texts(masked, longest_chars, self.api.limits.name_chars)
@@ -179,18 +194,8 @@ class MlflowRuns:
             self.client.log_batch(run_id, params=some_params, tags=some_tags, metrics=some_metrics)
 
     def _attach(self, run_id: str, texts: Mapping[str, str]) -> None:
-        """Keep long values as files; where files fail, the run says so and numbers go on."""
-        if not texts:
-            return
-        try:
-            with tempfile.TemporaryDirectory() as scratch:
-                for name, text in texts.items():
-                    path = Path(scratch) / value_file_of(name)
-                    path.parent.mkdir(exist_ok=True)
-                    path.write_text(text)
-                    self.client.log_artifact(run_id, str(path), path.parent.name)
-        except (self.api.exception, OSError) as error:
-            self.client.set_tag(run_id, FILES_TAG, self.redactor.text(str(error))[:500])
+        """Keep long values as files."""
+        self.attach_texts(run_id, {value_file_of(name): text for name, text in texts.items()})
 
     def _remember(self, name: tuple[str, str], run_id: str) -> None:
         while len(self._runs) >= KNOWN_RUNS:

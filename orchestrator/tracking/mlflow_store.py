@@ -9,7 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from orchestrator.tracking import run_content, ui_view
+from orchestrator.files import read_json
+from orchestrator.state import RESULT_FILE
+from orchestrator.tracking import launch_files, run_content, ui_view
 from orchestrator.tracking.attachments import attachments
 from orchestrator.tracking.events import (
     Event,
@@ -24,7 +26,7 @@ from orchestrator.tracking.events import (
 from orchestrator.tracking.legal import legal_names
 from orchestrator.tracking.mlflow_api import PASSING_ERRORS
 from orchestrator.tracking.mlflow_runs import FILES_TAG, PARENT_TAG, MlflowRuns, Point, quoted
-from orchestrator.tracking.seam import SweepCard, TrialCard
+from orchestrator.tracking.seam import DEFAULT_OBJECTIVE, SweepCard, TrialCard
 from sweeps.results import Outcome, TrialResult
 
 log = logging.getLogger(__name__)
@@ -59,8 +61,8 @@ class MlflowStore:
                 self._end_trial(result, at_ms)
             case TrialFiles():
                 self._add_files(event)
-            case SweepEnded(sweep, status, at_ms):
-                self._end_sweep(sweep, status, at_ms)
+            case SweepEnded():
+                self._end_sweep(event)
             case SweepsDied(sweeps, at_ms):
                 for sweep in sweeps:
                     self._close_stale(sweep, at_ms)
@@ -100,8 +102,9 @@ class MlflowStore:
             self._reopen(run_id, at_ms)
         self._runs.log(run_id, params=card.params, tags=run_content.sweep_tags(card))
         view = ui_view.view_state(
-            self._name(card.objective), higher_is_better=card.higher_is_better
-        )
+            card.sweep, self._name(card.objective), [f"config.{name}" for name in card.axes],
+            higher_is_better=card.higher_is_better,
+        )  # fmt: skip
         self._runs.client.set_experiment_tag(self._runs.experiment_id, ui_view.VIEW_TAG, view)
 
     def _create_sweep(self, card: SweepCard, at_ms: int) -> str:
@@ -114,7 +117,7 @@ class MlflowStore:
             run_id = self._create_trial(card, at_ms)
         else:
             self._reopen(run_id, at_ms)
-        self._runs.log(run_id, params=run_content.requested(card.config))
+        self._runs.log(run_id, params=run_content.requested(card))
 
     def _create_trial(self, card: TrialCard, at_ms: int) -> str:
         tags = run_content.trial_tags(card)
@@ -148,19 +151,18 @@ class MlflowStore:
         self._runs.log(run_id, points=points, tags={"not_finite_so_far": odd} if odd else {})
 
     def _end_trial(self, result: TrialResult, at_ms: int) -> None:
-        card = run_content.card_of(result)
+        sweep = self._cards.get(result.sweep)
+        card = run_content.card_of(result, sweep)
         run_id = self._runs.find("trial", result.trial, result.sweep)
         if run_id is None:
             # A clock that was set back may put the start behind the end.
             run_id = self._create_trial(card, min(run_content.started_ms(result) or at_ms, at_ms))
         numbers = run_content.result_metrics(result)
-        tags = run_content.result_tags(result)
+        objective = sweep.objective if sweep else DEFAULT_OBJECTIVE
+        tags = {**run_content.result_tags(result, objective), **run_content.command(result)}
         if odd := run_content.not_finite(numbers):
             tags["not_finite"] = odd
-        params = {
-            **run_content.requested(card.config), **run_content.effective(result),
-            **run_content.command(result),
-        }  # fmt: skip
+        params = {**run_content.requested(card), **run_content.effective(result)}
         points = self._missing(run_id, _points(numbers, at_ms, 0))
         self._runs.log(run_id, params=params, tags=tags, points=points)
         status = run_content.RUN_STATUS[result.outcome]
@@ -172,13 +174,17 @@ class MlflowStore:
             return
         with TemporaryDirectory() as scratch:
             redactor = self._runs.redactor
+            launch = _launch(event.folder)
             for path in attachments(event.folder, Path(scratch), redactor=redactor):
-                self._runs.attach(run_id, path)
+                if f"{launch_files.FOLDER}/{path.name}" not in launch:
+                    self._runs.attach(run_id, path)
+            self._runs.attach_texts(run_id, launch)
         if event.trial in self._without_files:
             self._runs.client.delete_tag(run_id, FILES_TAG)
             self._without_files.remove(event.trial)
 
-    def _end_sweep(self, sweep: str, status: str, at_ms: int) -> None:
+    def _end_sweep(self, event: SweepEnded) -> None:
+        sweep, status, at_ms, review = event.sweep, event.status, event.at_ms, event.review
         run_id = self._parent(sweep, at_ms)
         if run_id is None:
             log.debug("sweep=%s was never started; its end is not kept", sweep)
@@ -191,10 +197,28 @@ class MlflowStore:
         told = {"status": status}
         if best is not None:
             numbers[f"best_observed_{objective}"], told["best_observed_trial"] = best
+        if review is not None:
+            numbers |= review.numbers
+            told |= run_content.review_tags(review, emulated=tags.get("emulated") == "true")
+            told |= self._mark_winner(trials, review.winner)
         points = self._missing(run_id, _points(numbers, at_ms, 0))
         self._runs.log(run_id, tags=told, points=points)
         run_status = run_content.sweep_status(status)
         self._runs.client.set_terminated(run_id, status=run_status, end_time=at_ms)
+        if review is not None:
+            self._runs.attach_texts(run_id, review.texts)
+
+    def _mark_winner(self, trials: Sequence[Any], winner: str) -> dict[str, str]:
+        """Tag the run of the winner, and no other; return the tag that leads to it."""
+        found = {}
+        for run in trials:
+            run_id, tags = run.info.run_id, run.data.tags
+            if tags.get("trial") == winner:
+                self._runs.client.set_tag(run_id, run_content.WINNER_TAG, run_content.WINNER)
+                found = {"winner_trial": winner, "winner_run": run_id}
+            elif run_content.WINNER_TAG in tags:
+                self._runs.client.delete_tag(run_id, run_content.WINNER_TAG)
+        return found
 
     def _trials_of(self, parent: str) -> list[Any]:
         """Return the runs of a sweep's trials, one for each."""
@@ -244,6 +268,11 @@ class MlflowStore:
 
     def _name(self, metric: str) -> str:
         return legal_names([metric], self._runs.api.limits.name_chars)[metric]
+
+
+def _launch(folder: Path) -> dict[str, str]:
+    data = read_json(folder / RESULT_FILE)
+    return launch_files.launch_texts(TrialResult.from_data(data), folder) if data else {}
 
 
 def quoted_tag(name: str) -> str:

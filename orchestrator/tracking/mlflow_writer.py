@@ -28,6 +28,7 @@ from orchestrator.tracking.mlflow_api import MlflowApi
 from orchestrator.tracking.mlflow_runs import MlflowRuns
 from orchestrator.tracking.mlflow_store import MlflowStore
 from orchestrator.tracking.outbox import Outbox
+from orchestrator.tracking.review import SweepReview
 from orchestrator.tracking.seam import Sample, SweepCard, TrialCard
 from orchestrator.tracking.tracking_uri import is_remote
 from orchestrator.tracking.writer_loop import Backoff, WriterLoop
@@ -141,10 +142,10 @@ class MlflowWriter:
         self._put(TrialEnded(result, folder.absolute(), now_ms), now_ms)
         self._put(TrialFiles(result.trial, result.sweep, folder.absolute()), now_ms)
 
-    def sweep_ended(self, status: str) -> None:
-        """Write the count of each outcome and the best value, and end the run of the sweep."""
+    def sweep_ended(self, status: str, review: SweepReview | None = None) -> None:
+        """Write the count of each outcome and what the sweep came to, and end its run."""
         now_ms = self._now_ms()
-        self._put(SweepEnded(self._sweep, status, now_ms), now_ms)
+        self._put(SweepEnded(self._sweep, status, now_ms, review), now_ms)
 
     def wait_open(self, deadline_s: float) -> bool:
         """Wait until MLflow is imported and its store is open, once something was told."""

@@ -1,13 +1,14 @@
 """What a tracked run says: its name, settings, tags and numbers, as plain text and floats."""
 
 import math
-import re
 import shlex
 from collections.abc import Mapping
 from datetime import datetime
 
+from orchestrator.tracking.review import SweepReview
 from orchestrator.tracking.seam import Sample, SweepCard, TrialCard
 from sweeps.config import Config
+from sweeps.naming import label, shown_values
 from sweeps.results import Outcome, TrialResult
 from sweeps.values import Value, show
 
@@ -29,14 +30,6 @@ RUN_STATUS: dict[Outcome, str] = {
 """A run's status, in MLflow's words, by how the trial ended."""
 
 _SWEEP_STATUS = {"finished": "FINISHED", "completed": "FINISHED", "failed": "FAILED"}
-_SHORT = {
-    "speculative_num_draft_tokens": "n",
-    "speculative_ngram_max_bfs_breadth": "breadth",
-    "speculative_eagle_topk": "topk",
-    "speculative_num_steps": "steps",
-    "ngram_match_depth": "depth",
-    "speculative_ngram_match_type": "match",
-}
 _NAME_CHARS = 120
 
 
@@ -46,25 +39,32 @@ def sweep_status(status: str) -> str:
 
 
 def trial_name(card: TrialCard) -> str:
-    """Name a trial's run: number, algorithm and what is set, as `012 NGRAM n=4 proto=LL`."""
-    words = [f"{card.number:03d}"]
-    words += [EMULATED] * card.emulated
-    words.append(card.config.algorithm or "plain")
-    words += [] if card.purpose == "search" else [f"({card.purpose})"]
-    words += [_setting(name, value) for name, value in card.config.items() if _is_told(name, value)]
-    return cut(" ".join(words), _NAME_CHARS)
+    """Name a trial's run by its variant and number, as `EMULATED ngram n4 · LL #12`."""
+    word = f"{EMULATED.upper()} " if card.emulated else ""
+    return cut(f"{word}{card.name or label(card.config, {})}", _NAME_CHARS) + f" #{card.number}"
 
 
 def sweep_name(card: SweepCard) -> str:
     """Name a sweep's run."""
-    return f"{card.name} ({EMULATED})" if card.emulated else card.name
+    return f"{EMULATED.upper()} {card.name}" if card.emulated else card.name
 
 
-def card_of(result: TrialResult) -> TrialCard:
+def trial_card(
+    sweep: SweepCard, trial: str, number: int, config: Config, purpose: str, *, emulated: bool
+) -> TrialCard:
+    """Return the card of a trial of a sweep."""
+    shown = shown_values(config, sweep.axes)
+    absent = {name: value for name, value in shown if name not in config}
+    name = label(config, sweep.plain)
+    return TrialCard(trial, sweep.sweep, number, config, purpose, emulated, name, absent)
+
+
+def card_of(result: TrialResult, sweep: SweepCard | None = None) -> TrialCard:
     """Return the card that the trial of a result started with."""
-    return TrialCard(
-        result.trial, result.sweep, result.number, result.config, result.purpose, result.emulated
-    )
+    return trial_card(
+        sweep or SweepCard(result.sweep, "", result.emulated), result.trial, result.number,
+        result.config, result.purpose, emulated=result.emulated,
+    )  # fmt: skip
 
 
 def started_ms(result: TrialResult) -> int | None:
@@ -85,9 +85,10 @@ def exact(value: Value) -> str:
     return repr(value) if isinstance(value, float) else show(value)
 
 
-def requested(config: Config) -> dict[str, str]:
-    """Return the settings that were asked for."""
-    return {f"config.{name}": exact(value) for name, value in config.items()}
+def requested(card: TrialCard) -> dict[str, str]:
+    """Return the settings that were asked for, one for each axis of the sweep."""
+    values = {**dict(shown_values(card.config, {})), **card.absent}
+    return {f"config.{name}": exact(value) for name, value in values.items()}
 
 
 def effective(result: TrialResult) -> dict[str, str]:
@@ -96,8 +97,34 @@ def effective(result: TrialResult) -> dict[str, str]:
 
 
 def command(result: TrialResult) -> dict[str, str]:
-    """Return the command line that started the server; nothing where it was not started."""
+    """Return the command line that started the server; nothing where it was not started.
+
+    It is a tag: among the parameters it would be the first that a comparison draws.
+    """
     return {"command": shlex.join(result.argv)} if result.argv else {}
+
+
+def result_text(result: TrialResult, objective: str) -> str:
+    """Say in a few words how a trial ended: its rate, its bound, or what went wrong."""
+    word = f" {EMULATED.upper()}" if result.emulated else ""
+    rate = result.estimates.get(objective)
+    if result.outcome is Outcome.STOPPED and result.bound is not None:
+        return f"at most {result.bound:.1f}{word}"
+    if rate is None or not result.outcome.has_rate:
+        return cut(f"{result.outcome.value}: {result.signature or result.reason}", _NAME_CHARS)
+    if rate.low is None or rate.high is None:
+        return f"{rate.value:.1f}{word}"
+    sign = "~" if rate.provisional else "±"
+    return f"{rate.value:.1f} {sign}{(rate.high - rate.low) / 2:.1f}{word}"
+
+
+def result_note(result: TrialResult) -> str:
+    """Say in Markdown what a person must know of a trial before its numbers."""
+    lines = [f"**{result.outcome.value}**" + (f": {result.reason}" if result.reason else "")]
+    if result.quality_note:
+        lines.append(f"Text: {result.quality_note}")
+    lines += [f"- {note}" for note in result.notes]
+    return "\n\n".join([*([EMULATED_NOTE] if result.emulated else []), *lines])
 
 
 def sweep_tags(card: SweepCard) -> dict[str, str]:
@@ -130,9 +157,11 @@ def trial_tags(card: TrialCard) -> dict[str, str]:
     }
 
 
-def result_tags(result: TrialResult) -> dict[str, str]:
+def result_tags(result: TrialResult, objective: str) -> dict[str, str]:
     """Return the tags that the end of a trial brings."""
     return {
+        "mlflow.note.content": result_note(result),
+        "result": result_text(result, objective),
         "outcome": result.outcome.value,
         "quality": result.quality.value,
         "reason": result.reason,
@@ -141,6 +170,16 @@ def result_tags(result: TrialResult) -> dict[str, str]:
         "engine_version": result.engine_version,
         "started_at": result.started_at,
     }
+
+
+WINNER_TAG, WINNER = "winner", "★"
+"""On the run of the recommended trial, and on no other."""
+
+
+def review_tags(review: SweepReview, *, emulated: bool) -> dict[str, str]:
+    """Return the tags that the end of a sweep brings."""
+    note = f"{EMULATED_NOTE}\n\n{review.note}" if emulated else review.note
+    return {**review.tags, "mlflow.note.content": note}
 
 
 def result_metrics(result: TrialResult) -> dict[str, float | None]:
@@ -189,12 +228,3 @@ def not_finite(numbers: Mapping[str, float | None]) -> str:
 def show_truth(value: bool) -> str:
     """Write a boolean as MLflow's own tags do."""
     return "true" if value else "false"
-
-
-def _is_told(name: str, value: Value) -> bool:
-    return name != "speculative_algorithm" and value is not None and value is not False
-
-
-def _setting(name: str, value: Value) -> str:
-    short = _SHORT.get(name) or re.sub("^(NCCL_|SGLANG_|speculative_|ngram_)+", "", name).lower()
-    return short if value is True else f"{short}={show(value)}"

@@ -5,8 +5,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.tracking.review import SweepReview
 from sweeps.config import Config
 from sweeps.results import TrialResult
+from sweeps.values import Value
+
+DEFAULT_OBJECTIVE = "decode_tok_s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +22,13 @@ class SweepCard:
     emulated: bool
     params: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-    objective: str = "decode_tok_s"
+    objective: str = DEFAULT_OBJECTIVE
     """The metric whose best value stands for the sweep."""
     higher_is_better: bool = field(default=True, kw_only=True)
+    axes: Mapping[str, bool] = field(default_factory=dict, kw_only=True)
+    """What varies, the most telling first, and of each whether its values are numbers."""
+    plain: Mapping[str, Value] = field(default_factory=dict, kw_only=True)
+    """Its plain decode, from which variants are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,10 @@ class TrialCard:
     config: Config
     purpose: str
     emulated: bool
+    name: str = ""
+    """What its variant is called within the sweep."""
+    absent: Mapping[str, Value] = field(default_factory=dict)
+    """For each axis that its configuration has not, what stands for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +89,11 @@ class Tracker(Protocol):
         """Take the end of a trial, started or not. `folder` must stay as it is until `close`."""
         ...
 
-    def sweep_ended(self, status: str) -> None:
-        """Take the end of the sweep: finished, failed, or a word for being stopped."""
+    def sweep_ended(self, status: str, review: SweepReview | None = None) -> None:
+        """Take the end of the sweep: finished, failed, or a word for being stopped.
+
+        `review` is what it came to.
+        """
         ...
 
     def wait_open(self, deadline_s: float) -> bool:

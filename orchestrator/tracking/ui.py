@@ -5,24 +5,26 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-import psutil
-
+from infra.host import Command, HostError
+from infra.local_host import GuardedProcess, LocalHost
 from orchestrator.tracking.ui_view import runs_url
 
 _HOST = "127.0.0.1"
 _POLL_S = 0.25
+
+GRACE_S = 10.0
+"""Wall seconds between asking the server to end and killing it."""
 
 
 class UiError(Exception):
@@ -85,69 +87,27 @@ def serve_ui(
 
 
 @contextlib.contextmanager
-def _running(command: UiCommand, log_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the server in a session of its own and end all of it; an interrupt is an end too."""
+def _running(command: UiCommand, log_path: Path) -> Iterator[GuardedProcess]:
+    """Start the server under a guard and end all of it; an interrupt is an end too.
+
+    Where this process is killed, the guard ends the server.
+    """
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    with log_path.open("wb") as output:
-        server = subprocess.Popen(
-            command.argv,
-            env={**os.environ, **command.env},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    log_path.write_bytes(b"")
+    started = Command(
+        command.argv, command.env, log_path, sweep="ui", trial=f"ui-{os.getpid()}",
+        hidden={name: text for name, text in os.environ.items() if name not in command.env},
+        grace_s=GRACE_S,
+    )  # fmt: skip
+    try:
+        server = LocalHost().start(started)
+    except HostError as error:
+        raise UiError(str(error)) from error
     try:
         with contextlib.suppress(KeyboardInterrupt):
             yield server
     finally:
-        stop_session(server)
-
-
-def stop_session(server: subprocess.Popen[bytes], grace_s: float = 10.0) -> None:
-    """End a process that leads a session, and all in it: asked first, killed after the grace."""
-    members = set(_session(server.pid))
-    for process in members:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.terminate()
-    try:
-        _wait_gone(members, grace_s)
-    finally:  # a second interrupt only cuts the grace short
-        members.update(_session(server.pid))
-        for process in members:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        server.wait(timeout=10)
-        _wait_gone(members, 10)
-
-
-def _wait_gone(processes: Iterable[psutil.Process], deadline_s: float) -> None:
-    """Wait until all have ended; one that only waits to be collected by its parent has."""
-    until_s = time.monotonic() + deadline_s
-    while any(map(_is_alive, processes)) and time.monotonic() < until_s:
-        time.sleep(0.05)
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _session(leader: int) -> list[psutil.Process]:
-    """List what belongs to a session, also what its parent has left behind, and all children."""
-    found = {process for process in psutil.process_iter() if _session_of(process.pid) == leader}
-    with contextlib.suppress(psutil.NoSuchProcess):
-        found.update(psutil.Process(leader).children(recursive=True))
-    return list(found)
-
-
-def _session_of(pid: int) -> int | None:
-    try:
-        return os.getsid(pid)
-    except (ProcessLookupError, PermissionError):
-        return None
+        server.stop()
 
 
 @contextlib.contextmanager
@@ -176,7 +136,7 @@ def _require_free(port: int) -> None:
             raise UiError(f"port {port} cannot be used: {error.strerror}") from error
 
 
-def _require_alive(server: subprocess.Popen[bytes], log_path: Path) -> None:
+def _require_alive(server: GuardedProcess, log_path: Path) -> None:
     if (code := server.poll()) is not None:
         raise UiError(f"the server ended with {code}\n{_last_lines(log_path)}")
 

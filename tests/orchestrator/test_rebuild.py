@@ -14,6 +14,7 @@ import pytest
 from orchestrator.files import Spool, write_json
 from orchestrator.interrupted import REASON
 from orchestrator.rebuild import Rebuilt, events_of, rebuild, rebuild_study, recover
+from orchestrator.reviews import sweep_review
 from orchestrator.search.study import StudySearch, write_study
 from orchestrator.spool import (
     RESULT,
@@ -83,7 +84,7 @@ def _tracked(state: State, sweep: str, writer: MlflowWriter) -> list[TrialResult
             sample = Sample(float(second), 10.0 + second, accept_length=2.0)
             writer.progress(end.trial, sample)
         writer.trial_ended(end, folder)
-    writer.sweep_ended("finished")
+    writer.sweep_ended("finished", sweep_review(state, sweep))
     return ends
 
 
@@ -98,12 +99,18 @@ def _seen(uri: str) -> dict[str, Any]:
     for run in [*stores.runs(uri, "sweep"), *stores.runs(uri)]:
         name = run.data.tags.get("trial", run.data.tags["sweep"])
         assert name not in seen, "one run each"
-        tags = {n: t for n, t in run.data.tags.items() if not n.startswith("mlflow.")}
+        told_apart = ("mlflow.", "winner_run")
+        tags = {n: t for n, t in run.data.tags.items() if not n.startswith(told_apart)}
         history = reader.get_metric_history(run.info.run_id, "tok_s_so_far")
         series = sorted((point.step, point.value) for point in history)
-        files = sorted(file.path for file in reader.list_artifacts(run.info.run_id))
+        files = sorted(
+            file.path
+            for folder in ("", "launch", "review")
+            for file in reader.list_artifacts(run.info.run_id, folder)
+        )
+        seen_note = run.data.tags["mlflow.note.content"]
         told = (run.info.run_name, run.info.status, run.data.params, run.data.metrics, tags)
-        seen[name] = (*told, series, files)
+        seen[name] = (*told, series, files, seen_note)
     return seen
 
 
@@ -138,7 +145,7 @@ def test_a_lost_store_is_made_again_value_by_value_and_twice_is_as_once(tmp_path
     assert _rebuild(state, "s2").sweeps == ("s2",)
     assert _seen(uri) == before
     folders = [path.name for path in state.artifact_root.glob("*/")]
-    assert len(folders) == 6
+    assert len(folders) == 8
     assert not list(tmp_path.glob(".mlflow.db*"))
 
 

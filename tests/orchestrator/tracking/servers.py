@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.tracking.ui import stop_session
+from tests.orchestrator.tracking.sessions import stop_session
 
 READY_S = 250.0
 

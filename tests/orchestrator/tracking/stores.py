@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.tracking.mlflow_writer import MlflowWriter, sqlite_uri
+from orchestrator.tracking.review import SweepReview
 from orchestrator.tracking.seam import SweepCard, TrialCard
 from orchestrator.tracking.writer_loop import Backoff
 from sweeps.config import Config
@@ -23,6 +24,10 @@ CONFIG = Config.of(
         "NCCL_ALGO": None,
     }
 )
+REVIEW = SweepReview(
+    "**Run ngram n4.**", {"gain": 1.2, "gain_low": None}, {"winner": "ngram n4 · LL"},
+    {"review/story.md": "Run ngram n4.\n"}, "t1",
+)  # fmt: skip
 SWEEP = SweepCard("s1", "ngram", emulated=True, params={"seed": "7"}, tags={"git": "abc"})
 
 

@@ -220,7 +220,7 @@ def test_a_long_command_is_a_file_and_all_else_is_there(uri: str, tmp_path: Path
     (run,) = stores.runs(uri)
     assert run.data.params["effective.tp_size"] == "8"
     assert run.data.params["effective.f129"] == "ü" * 5_000
-    assert "sha256" in run.data.params["command"]
+    assert " ".join(argv).startswith(run.data.tags["command"][:100])
     reader = stores.client(uri)
     path = reader.download_artifacts(run.info.run_id, "values/command.txt", str(tmp_path))
     assert Path(path).read_text() == " ".join(argv)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.files import write_json
 from orchestrator.tracking.events import TrialStarted
 from orchestrator.tracking.mlflow_writer import MlflowWriter, sqlite_uri
 from orchestrator.tracking.seam import Sample
@@ -102,11 +103,11 @@ def test_trials_stand_under_their_sweep(uri: str, writer: MlflowWriter, tmp_path
     (parent,) = stores.runs(uri, "sweep")
     children = stores.runs(uri)
     assert [run.info.run_name for run in children] == [
-        "001 emulated NGRAM n=4 proto=LL",
-        "002 emulated NGRAM n=4 proto=LL",
+        "EMULATED ngram n4 · LL #1",
+        "EMULATED ngram n4 · LL #2",
     ]
     assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
-    assert parent.info.run_name == "ngram (emulated)"
+    assert parent.info.run_name == "EMULATED ngram"
     assert parent.data.params == {"seed": "7"}
     assert parent.data.tags["git"] == "abc"
 
@@ -119,7 +120,7 @@ def test_emulated_runs_carry_the_word(uri: str, tmp_path: Path, emulated: bool) 
     writer.trial_started(stores.card(1, emulated=emulated))
     assert writer.close(CLOSE_S)
     for run in (*stores.runs(uri), *stores.runs(uri, "sweep")):
-        assert ("emulated" in run.info.run_name) == emulated
+        assert ("EMULATED" in run.info.run_name) == emulated
         assert ("emulated" in run.data.tags.get("mlflow.note.content", "")) == emulated
         assert run.data.tags["emulated"] == ("true" if emulated else "false")
 
@@ -265,6 +266,41 @@ def test_the_sweep_ends_with_counts_and_its_best(
         "trials_stopped": 1.0,
         **{f"trials_{o}": 0.0 for o in ("partial", "infeasible", "hung", "failed", "cancelled")},
     }
+
+
+@pytest.mark.slow
+def test_the_sweep_tells_its_story_and_leads_to_its_winner(uri: str, tmp_path: Path) -> None:
+    """One winner at a time: of a sweep that is taken up again another may win."""
+    folder = tmp_path / "trial"
+    folder.mkdir()
+    (folder / "plan.json").write_text('{"argv": []}')
+    for winner, other in (("t1", "t2"), ("t2", "t1")):
+        writer = stores.writer(uri, tmp_path)
+        writer.sweep_started(stores.SWEEP)
+        for number in (1, 2):
+            ended = replace(stores.result(number), argv=("python", "-m", "x"), env={"A": "b c"})
+            write_json(folder / "result.json", ended.as_data())
+            writer.trial_ended(ended, folder)
+            assert writer.wait_open(CLOSE_S)
+        writer.sweep_ended("finished", replace(stores.REVIEW, winner=winner))
+        assert writer.close(CLOSE_S)
+        (parent,) = stores.runs(uri, "sweep")
+        tags = {run.data.tags["trial"]: run.data.tags for run in stores.runs(uri)}
+        assert "winner" in tags[winner] and "winner" not in tags[other]
+        assert parent.data.tags["winner_trial"] == winner
+        assert parent.data.tags["winner"] == "ngram n4 · LL"
+        assert parent.data.tags["mlflow.note.content"].endswith("**Run ngram n4.**")
+        assert parent.data.metrics["gain"] == 1.2 and "gain_low" not in parent.data.metrics
+        reader = stores.client(uri)
+        story = reader.download_artifacts(parent.info.run_id, "review/story.md", str(tmp_path))
+        assert Path(story).read_text() == "Run ngram n4.\n"
+        run_id = parent.data.tags["winner_run"]
+        script = reader.download_artifacts(run_id, "launch/serve.sh", str(tmp_path))
+        assert "export A='b c'" in Path(script).read_text()
+        assert Path(script).read_text().endswith('exec python -m x "$@"\n')
+        assert [f.path for f in reader.list_artifacts(run_id, "launch")] == [
+            "launch/plan.json", "launch/serve.sh",
+        ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -69,6 +69,8 @@ def _rest(path: Path) -> list[Event]:
         TrialEnded(stores.result(1, effective={"a": None, "b": 0.1}), Path("/x"), 5),
         TrialFiles("t1", "s1", Path("/x")),
         SweepEnded("s1", "finished", 6),
+        SweepEnded("s1", "finished", 6, stores.REVIEW),
+        TrialStarted(replace(stores.card(1), name="plain", absent={"n": 0}), 2),
         SweepsDied(("s1", "s2"), 7),
     ],
 )

@@ -8,9 +8,10 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Queue
 
@@ -18,11 +19,12 @@ import psutil
 import pytest
 
 from orchestrator.tracking.mlflow_writer import sqlite_uri
-from orchestrator.tracking.ui import UiError, serve_ui, stop_session, ui_command
+from orchestrator.tracking.ui import UiError, serve_ui, ui_command
 from orchestrator.tracking.ui_view import runs_url
 from sweeps.results import Outcome
 from tests.orchestrator.tracking import stores
 from tests.orchestrator.tracking.browser import Page, open_browser
+from tests.orchestrator.tracking.sessions import stop_session
 
 READY_S = 110.0
 EXPANDER = '[col-id="attributes.`Run Name`"] button[data-component-id*="runnamecellrenderer"]'
@@ -32,7 +34,8 @@ ROWS = """
             .map(part => part.innerText.replaceAll("\\n", " ")).join(" ")
     ).filter(Boolean).join("\\n")
 """
-NAMES = [f"{number:03d} emulated NGRAM n=4 proto=LL" for number in range(3)]
+NAMES = [f"EMULATED ngram n4 · LL #{number}" for number in range(3)]
+AXES = {"speculative_algorithm": False, "speculative_num_draft_tokens": True, "NCCL_PROTO": False}
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,11 @@ class Ui:
     address: str
     experiment_id: str
     run_ids: frozenset[str]
+    sweep_run: str
+
+    def page(self, *parts: str) -> str:
+        """Return the address of a page of the experiment."""
+        return "/".join([f"{self.address}/#/experiments/{self.experiment_id}/runs", *parts])
 
 
 def _free_port() -> int:
@@ -69,12 +77,13 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     folder = tmp_path_factory.mktemp("ui")
     uri = stores.new_store(folder)
     writer = stores.writer(uri, folder)
-    writer.sweep_started(stores.SWEEP)
+    writer.sweep_started(replace(stores.SWEEP, axes=AXES))
     for number, outcome in enumerate([Outcome.MEASURED, Outcome.MEASURED, Outcome.HUNG]):
         rate = {"decode_tok_s": stores.estimate(100.0 + number, 99.0, 105.0)}
         estimates = rate if outcome.has_rate else {}
         writer.trial_started(stores.card(number))
         writer.trial_ended(stores.result(number, outcome, estimates), folder / "none")
+    writer.sweep_ended("finished", stores.REVIEW)
     assert writer.close(60.0)
     runs = stores.runs(uri) + stores.runs(uri, "sweep")
     stop, ready, port = threading.Event(), Queue[str](), _free_port()
@@ -91,7 +100,8 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
         address = ready.get(timeout=READY_S)
         assert address.startswith("http://127.0.0.1:"), address
         assert _processes_of(uri)
-        yield Ui(address, runs[0].info.experiment_id, frozenset(r.info.run_id for r in runs))
+        run_ids = [run.info.run_id for run in runs]
+        yield Ui(address, runs[0].info.experiment_id, frozenset(run_ids), run_ids[-1])
     finally:
         stop.set()
         thread.join(60)
@@ -110,7 +120,7 @@ def test_the_runs_are_served(ui: Ui) -> None:
     with opener.open(request, timeout=30) as answer:
         runs = json.load(answer)["runs"]
     assert {run["info"]["run_id"] for run in runs} == ui.run_ids
-    assert {run["info"]["run_name"] for run in runs} == {*NAMES, "ngram (emulated)"}
+    assert {run["info"]["run_name"] for run in runs} == {*NAMES, "EMULATED ngram"}
 
 
 @pytest.fixture
@@ -131,13 +141,13 @@ def _rows(page: Page) -> list[str]:
 @pytest.mark.slow
 def test_a_person_sees_the_trials_under_their_sweep(ui: Ui, page: Page, tmp_path: Path) -> None:
     page.open(f"{ui.address}/#/experiments/{ui.experiment_id}/runs")
-    page.wait_for("document.body.innerText.includes('ngram (emulated)')")
+    page.wait_for("document.body.innerText.includes('EMULATED ngram')")
     assert len(_rows(page)) == 1
     page.wait_for(f"(b => b && (b.click(), true))(document.querySelector('{EXPANDER}'))")
-    page.wait_for("document.body.innerText.includes('000 emulated')")
+    page.wait_for("document.body.innerText.includes('LL #0')")
     page.screenshot(tmp_path / "nested.png")
     sweep, *trials = _rows(page)
-    assert "ngram (emulated)" in sweep
+    assert "EMULATED ngram" in sweep
     assert len(trials) == len(NAMES)
     for name, row in zip(reversed(NAMES), trials, strict=True):
         assert name in row
@@ -150,13 +160,38 @@ def test_the_view_of_a_sweep_shows_rates_best_first(ui: Ui, page: Page, tmp_path
     page.wait_for(f"document.querySelectorAll('.ag-row').length >= {len(NAMES)}")
     page.screenshot(tmp_path / "ranked.png")
     best, second, *_ = _rows(page)
-    for text in (NAMES[1], "101", "105", "99", "measured"):
+    for text in (NAMES[1], "101", "105", "99", "★"):
         assert text in best
-    assert NAMES[0] in second
+    assert NAMES[0] in second and "★" not in second
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_a_terminated_owner(tmp_path: Path) -> None:
+def test_the_charts_of_a_sweep_are_those_that_explain_it(
+    ui: Ui, page: Page, tmp_path: Path
+) -> None:
+    page.open(f"{runs_url(ui.address, ui.experiment_id)}&compareRunsMode=CHART")
+    for text in ("The sweep", "what leads where", "accept length against cycle time"):
+        page.wait_for(f"document.body.innerText.includes('{text}')")
+    page.wait_for("document.body.innerText.includes('config.speculative_num_draft_tokens')")
+    page.screenshot(tmp_path / "charts.png")
+    assert not page.evaluate("document.body.innerText.includes('decode_tok_s_low')")
+
+
+@pytest.mark.slow
+def test_the_sweep_s_page_tells_its_story_and_holds_its_files(
+    ui: Ui, page: Page, tmp_path: Path
+) -> None:
+    page.open(ui.page(ui.sweep_run))
+    page.wait_for("document.body.innerText.includes('Run ngram n4.')")
+    assert page.evaluate("document.body.innerText.includes('emulated')")
+    page.screenshot(tmp_path / "sweep.png")
+    page.open(ui.page(ui.sweep_run, "artifacts"))
+    page.wait_for("document.body.innerText.includes('review')")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_an_owner_that_ends(tmp_path: Path, number: signal.Signals) -> None:
     uri = stores.new_store(tmp_path)
     script = (
         "import sys; from pathlib import Path; from orchestrator.tracking.ui import serve_ui; "
@@ -167,8 +202,11 @@ def test_nothing_is_left_of_a_terminated_owner(tmp_path: Path) -> None:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline().startswith("http://127.0.0.1:")
-        owner.send_signal(signal.SIGTERM)
-        assert owner.wait(60) == 0
+        owner.send_signal(number)
+        assert owner.wait(60) == (0 if number is signal.SIGTERM else -signal.SIGKILL)
+    until_s = time.monotonic() + 60  # a guard that lost its owner needs a moment
+    while _processes_of(uri) and time.monotonic() < until_s:
+        time.sleep(0.1)
     assert _processes_of(uri) == []
 
 
