@@ -26,7 +26,10 @@ from tests.orchestrator.tracking import stores
 from tests.orchestrator.tracking.browser import Page, open_browser
 from tests.orchestrator.tracking.sessions import stop_session
 
-READY_S = 110.0
+READY_S = 280.0
+"""On a machine that does much else; alone it takes 15 s."""
+
+pytestmark = pytest.mark.timeout(READY_S + 120)
 EXPANDER = '[col-id="attributes.`Run Name`"] button[data-component-id*="runnamecellrenderer"]'
 ROWS = """
     Array.from({length: 100}, (_, index) =>
@@ -90,7 +93,10 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
 
     def serve() -> None:
         try:
-            serve_ui(uri, folder / "artifacts", port, folder / "ui.log", ready.put, stop=stop)
+            serve_ui(
+                uri, folder / "artifacts", port, folder / "ui.log", ready.put, stop=stop,
+                ready_deadline_s=READY_S,
+            )  # fmt: skip
         except UiError as error:
             ready.put(str(error))
 
@@ -156,11 +162,11 @@ def test_a_person_sees_the_trials_under_their_sweep(ui: Ui, page: Page, tmp_path
 @pytest.mark.slow
 def test_the_view_of_a_sweep_shows_rates_best_first(ui: Ui, page: Page, tmp_path: Path) -> None:
     page.open(runs_url(ui.address, ui.experiment_id))
-    page.wait_for("document.body.innerText.includes('decode_tok_s_low')")
+    page.wait_for("document.body.innerText.includes('winner')")
     page.wait_for(f"document.querySelectorAll('.ag-row').length >= {len(NAMES)}")
     page.screenshot(tmp_path / "ranked.png")
     best, second, *_ = _rows(page)
-    for text in (NAMES[1], "101", "105", "99", "★"):
+    for text in (NAMES[1], "101.0 ±3.0 EMULATED", "★"):
         assert text in best
     assert NAMES[0] in second and "★" not in second
 
@@ -170,7 +176,7 @@ def test_the_charts_of_a_sweep_are_those_that_explain_it(
     ui: Ui, page: Page, tmp_path: Path
 ) -> None:
     page.open(f"{runs_url(ui.address, ui.experiment_id)}&compareRunsMode=CHART")
-    for text in ("The sweep", "what leads where", "accept length against cycle time"):
+    for text in ("The sweep (7)", "Parallel Coordinates", "accept_length_so_far"):
         page.wait_for(f"document.body.innerText.includes('{text}')")
     page.wait_for("document.body.innerText.includes('config.speculative_num_draft_tokens')")
     page.screenshot(tmp_path / "charts.png")
@@ -196,7 +202,8 @@ def test_nothing_is_left_of_an_owner_that_ends(tmp_path: Path, number: signal.Si
     script = (
         "import sys; from pathlib import Path; from orchestrator.tracking.ui import serve_ui; "
         "uri, folder, port = sys.argv[1:]; folder = Path(folder); "
-        "serve_ui(uri, folder, int(port), folder / 'ui.log', lambda a: print(a, flush=True))"
+        "serve_ui(uri, folder, int(port), folder / 'ui.log', lambda a: print(a, flush=True), "
+        f"ready_deadline_s={READY_S})"
     )
     argv = [sys.executable, "-c", script, uri, str(tmp_path), str(_free_port())]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
