@@ -5,7 +5,7 @@ MLflow does not document the form of its shared views (this one is read from the
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 VIEW = "sweep"
@@ -18,13 +18,11 @@ EXPERIMENT = "sweeps"
 MOST_AXES = 6
 """Of a parallel-coordinates chart: more cannot be read."""
 
-_SHOWN_METRICS = ("accept_length", "steps_per_s")
-_SERIES = (
-    ("tok_s_so_far", "tok/s so far, by the host's seconds"),
-    ("accept_length_so_far", "accept length so far, by the host's seconds"),
-    ("steps_per_s_so_far", "steps/s so far, by the host's seconds"),
-    ("tokens_so_far", "tokens received, by the host's seconds"),
-)
+_RUN_NAME = "attributes.`Run Name`"
+_WIDTHS = {_RUN_NAME: 360, "tags.`winner`": 70, "tags.`result`": 210}
+_SERIES = ("tok_s_so_far", "accept_length_so_far", "steps_per_s_so_far", "tokens_so_far")
+"""Against the host's seconds."""
+
 _OURS, _REST, _SYSTEM = "sweep-charts", "all-metrics", "system-metrics"
 
 
@@ -36,14 +34,14 @@ def view_state(
     `axes` are the parameters that vary, the most telling first.
     """
     best = f"metrics.`{objective}`"
-    columns = [best, f"metrics.`{objective}_low`", f"metrics.`{objective}_high`"]
-    columns += [f"metrics.`{name}`" for name in _SHOWN_METRICS]
-    columns += [f"tags.`{name}`" for name in ("winner", "outcome", "result", "purpose")]
+    columns = [_tag("winner"), _tag("result"), best, "metrics.`accept_length`", _tag("outcome")]
+    columns.append(_tag("purpose"))
     return json.dumps(
         {
             "searchFilter": f"tags.sweep = '{sweep}'",
             "selectedColumns": columns,
-            "columnWidths": _widths(columns),
+            "columnOrder": [_RUN_NAME, *columns],
+            "columnWidths": {**dict.fromkeys(columns, 110), **_WIDTHS},
             "orderByKey": best,
             "orderByAsc": not higher_is_better,
             "runsHiddenMode": "SHOW_ALL",
@@ -64,9 +62,8 @@ def runs_url(address: str, experiment_id: str) -> str:
     return f"{address}/#/experiments/{experiment_id}/runs?viewStateShareKey={VIEW}"
 
 
-def _widths(columns: Sequence[str]) -> Mapping[str, int]:
-    widths = dict.fromkeys(columns, 110)
-    return {**widths, "tags.`winner`": 90, "tags.`result`": 260, "attributes.`Run Name`": 330}
+def _tag(name: str) -> str:
+    return f"tags.`{name}`"
 
 
 def _section(uuid: str, name: str, *, is_open: bool) -> dict[str, Any]:
@@ -78,23 +75,19 @@ def _section(uuid: str, name: str, *, is_open: bool) -> dict[str, Any]:
 
 def _charts(objective: str, axes: Sequence[str]) -> list[dict[str, Any]]:
     """Return what explains a sweep: which axis matters, who wins, break-even, and the curves."""
-    charts = [
-        _chart("PARALLEL", "what leads where", selectedParams=list(axes[:MOST_AXES]),
-               selectedMetrics=[objective], showAllRuns=True),
-        _chart("BAR", objective, metricKey=objective, runsCountToCompare=30),
-        _chart("SCATTER", "accept length against cycle time", runsCountToCompare=100,
-               xaxis={"key": "cycle_ms", "type": "METRIC"},
+    return [
+        _chart("PARALLEL", selectedParams=list(axes[:MOST_AXES]), selectedMetrics=[objective],
+               showAllRuns=True),
+        _chart("BAR", metricKey=objective, runsCountToCompare=30),
+        _chart("SCATTER", runsCountToCompare=100, xaxis={"key": "cycle_ms", "type": "METRIC"},
                yaxis={"key": "accept_length", "type": "METRIC"}),
+        *(_chart("LINE", metricKey=name, selectedMetricKeys=[name], xAxisKey="step")
+          for name in _SERIES),
     ]  # fmt: skip
-    lines = [
-        _chart("LINE", name, metricKey=key, selectedMetricKeys=[key], xAxisKey="step")
-        for key, name in _SERIES
-    ]
-    return charts + lines
 
 
-def _chart(kind: str, name: str, **rest: Any) -> dict[str, Any]:
+def _chart(kind: str, **rest: Any) -> dict[str, Any]:
     return {
-        "uuid": f"{kind}-{name}".lower().replace(" ", "-"), "type": kind, "displayName": name,
+        "uuid": f"{kind}-{rest.get('metricKey', '')}".lower(), "type": kind,
         "metricSectionId": _OURS, "isGenerated": False, "deleted": False, **rest,
     }  # fmt: skip
