@@ -1,17 +1,18 @@
 """What a cycle takes by its width, and how much of that single changes account for."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sweeps.config import Config
 from sweeps.naming import abbreviated, short
 from sweeps.phrases import counted, figure, listed
 from sweeps.reporting.contrasts import Contrast, contrasts_of
+from sweeps.reporting.cost_curves import Curve, cost_curves
 from sweeps.reporting.parts import Cell, Chart, Key, Section, Table, numbers_of, ranged
 from sweeps.reporting.story import Story
 from sweeps.reporting.svg import Mark, Plot, around
 from sweeps.results import Estimate, TrialResult
-from sweeps.search.roles import Role, role_of, width_of
+from sweeps.search.roles import Role, role_of, serving_of, width_of
 
 CYCLE = "cycle_ms"
 NAMED = 4
@@ -89,17 +90,19 @@ def _chart(story: Story, timed: Sequence[TrialResult]) -> Chart:
     plot = Plot.of((low, high), highest, log_x=True)
     ticks = sorted(set(widths)) if len(set(widths)) < 12 else None
     plot.frame("tokens that a step verifies", f"{story.word}time of a step, ms", x_ticks=ticks)
-    for name, colour in css.items():
-        plot.path(_trend([r for r in timed if served[r.number] == name]), f"thin {colour}")
+    for name, curve in _curves(story, timed, served, common, widths).items():
+        _draw_curve(plot, curve, css[name])
     for result in timed:
         _draw(plot, result, css.get(served[result.number], "plain"))
     legend = [Key(colour, "dot", name) for name, colour in css.items()]
     if len(set(served.values())) > NAMED:
         legend.append(Key("plain", "dot", "other settings"))
     title = f"{story.word}Time of a step by the tokens that it verifies"
-    desc = "Colours are settings of communication; lines join the means of one algorithm's."
+    desc = (
+        "Colours are settings of communication; bands are the fitted cost with its 95 % interval."
+    )
     svg = plot.svg("fig-cycles", title, desc, emulated=story.emulated)
-    return Chart(svg, tuple(legend), "Squares: plain decode. The axis across is logarithmic.")
+    return Chart(svg, tuple(legend), _NOTE)
 
 
 def _width(result: TrialResult) -> int:
@@ -110,11 +113,38 @@ def _width(result: TrialResult) -> int:
     return tokens
 
 
-def _trend(group: Sequence[TrialResult]) -> list[tuple[float, float]]:
-    by_width: dict[int, list[float]] = {}
-    for result in group:
-        by_width.setdefault(_width(result), []).append(result.estimates[CYCLE].value)
-    return [(width, sum(by_width[width]) / len(by_width[width])) for width in sorted(by_width)]
+_NOTE = (
+    "Squares: plain decode. Lines with bands: one cost model, fitted to all steps of the sweep, of"
+    " parts that cannot be negative; what it fits is not thereby attributed. The axis across is"
+    " logarithmic."
+)
+
+
+def _curves(
+    story: Story,
+    timed: Sequence[TrialResult],
+    served: Mapping[int, str],
+    names: Sequence[str],
+    widths: Sequence[int],
+) -> dict[str, Curve]:
+    """Fit the settings that have a colour, at every width between the least and the most."""
+    first: dict[str, Config] = {}
+    for result in timed:
+        first.setdefault(served[result.number], serving_of(result.config))
+    return cost_curves(story, {n: first[n] for n in names}, range(min(widths), max(widths) + 1))
+
+
+def _draw_curve(plot: Plot, curve: Curve, css: str) -> None:
+    """Draw it as far as the frame reaches."""
+    top = plot.y.high
+    points = [p for p in zip(curve.widths, curve.low, curve.middle, curve.high, strict=True)
+              if p[2] <= top]  # fmt: skip
+    if len(points) < 2:
+        return
+    upper = [(width, min(high, top)) for width, _, _, high in points]
+    lower = [(width, low) for width, low, _, _ in reversed(points)]
+    plot.area([*upper, *lower], css)
+    plot.path([(width, middle) for width, _, middle, _ in points], f"thin {css}")
 
 
 def _draw(plot: Plot, result: TrialResult, css: str) -> None:

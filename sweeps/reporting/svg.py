@@ -186,6 +186,11 @@ class Plot:
             told = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
             self.parts.append(el("polyline", points=told, css=f"line {css}"))
 
+    def area(self, points: Sequence[tuple[float, float]], css: str) -> None:
+        """Fill what points of the scales go round."""
+        told = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
+        self.parts.append(el("polygon", points=told, css=f"area {css}"))
+
     def bars(self, x: Ends | None, y: Ends | None, at: tuple[float, float], css: str) -> None:
         """Draw the intervals of a point, as far as it has any."""
         if x is not None and x[0] is not None and x[1] is not None:

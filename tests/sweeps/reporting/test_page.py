@@ -53,7 +53,8 @@ def _story(trials: list[TrialResult] | None = None, **about: object) -> Story:
     return story_of(_trials() if trials is None else trials, facts, hints={"oom_load": "less"})
 
 
-def _page(story: Story | None = None) -> str:
+def made_page(story: Story | None = None) -> str:
+    """Make a page with every section."""
     answers = [Answered("cold pass", 100, 80), Answered("measuring", 100, 60)]
     beside = Beside(
         answers={1: answers},
@@ -95,7 +96,7 @@ class _Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return _page()
+    return made_page()
 
 
 @pytest.fixture(scope="module")
@@ -159,18 +160,18 @@ def test_emulated_is_in_the_title_the_banner_each_chart_and_each_caption(text: s
 
 def test_a_real_host_is_not_called_emulated() -> None:
     real = [replace(r, emulated=False) for r in _trials()]
-    assert "EMULATED" not in _page(_story(real))
+    assert "EMULATED" not in made_page(_story(real))
 
 
 def test_without_a_rate_the_page_still_tells_the_failures() -> None:
     failed = [r for r in _trials() if r.outcome is Outcome.INFEASIBLE]
-    text = _page(_story(failed))
+    text = made_page(_story(failed))
     assert "Nothing is recommended" in text
     assert 'id="failures"' in text
     assert 'id="break-even"' not in text
 
 
 def test_before_the_first_trial_there_is_a_page() -> None:
-    text = _page(_story([], status="running"))
+    text = made_page(_story([], status="running"))
     assert "not ended" in text
     assert 'id="history"' not in text
