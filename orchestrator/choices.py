@@ -1,10 +1,11 @@
 """What the command line chooses above the space file."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from sweeps.hosts import EngineName
+from sweeps.hosts import EngineName, HostSpec
 
 
 class Driver(StrEnum):
@@ -27,6 +28,20 @@ class WheelSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """What came with a space file from another machine."""
+
+    host: HostSpec
+    """This machine, as the inventory there names it."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Where files lie that the space file names by paths of that machine."""
+    typed: tuple[str, ...] = ()
+    """The words of the command that was typed there."""
+    fetched: str = ""
+    """The state folder there that the results are brought to."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostChoice:
     """What holds for all hosts. None: as the space file says."""
 
@@ -34,6 +49,8 @@ class HostChoice:
     truth: str | None = None
     time_scale: float | None = None
     scenario: Path | None = None
+    sent: Sent | None = None
+    """Set where the sweep was sent by another machine, which shows it as well."""
 
 
 AS_WRITTEN = HostChoice()

@@ -16,10 +16,11 @@ from infra.sglang.flags import NEWEST
 from infra.sglang.joint_rules import joint_problems
 from infra.sglang.probe import missing_sglang
 from infra.sglang.setting_checks import setting_problems
-from orchestrator.choices import AS_WRITTEN, HostChoice
+from orchestrator.choices import AS_WRITTEN, HostChoice, Sent
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.problems import BadInputError, Problem, nearest
 from sweeps.sweep import Sweep, missing_model
+from sweeps.workloads import FILE
 
 
 def load_sweep(path: Path) -> Sweep:
@@ -40,6 +41,8 @@ def load_sweep(path: Path) -> Sweep:
 
 def prepare(sweep: Sweep, path: Path, choice: HostChoice = AS_WRITTEN) -> Sweep:
     """Settle hosts and paths, and check the sweep against them. Raises BadInputError with all."""
+    if choice.sent is not None:
+        sweep = as_sent(sweep, choice.sent)
     gpus = count_gpus()
     hosts = tuple(settle_host(host, choice, gpus) for host in sweep.hosts)
     model = replace(sweep.model, path=resolve_path(sweep.model.path, Path.cwd()))
@@ -51,6 +54,27 @@ def prepare(sweep: Sweep, path: Path, choice: HostChoice = AS_WRITTEN) -> Sweep:
         unique = {str(problem): problem for problem in found}
         raise BadInputError(str(path), list(unique.values()))
     return replace(settled, workload=settled.workload.settled(Path.cwd()))
+
+
+def as_sent(sweep: Sweep, sent: Sent) -> Sweep:
+    """Return a sweep from another machine as it is meant here.
+
+    The inventory there says what this host is; what the file alone knows of a host is kept.
+    """
+    before = sweep.hosts[0]
+    scenario = before.scenario and sent.files.get(before.scenario, before.scenario)
+    host = replace(
+        sent.host,
+        engine=before.engine if sent.host.engine is EngineName.AUTO else sent.host.engine,
+        python=sent.host.python or before.python,
+        version=before.version,
+        env={**before.env, **sent.host.env},
+        scenario=scenario,
+    )
+    prompts = sweep.workload.file
+    moved = prompts and sent.files.get(str(prompts))
+    workload = replace(sweep.workload, prompts=f"{FILE}{moved}") if moved else sweep.workload
+    return replace(sweep, hosts=(host,), workload=workload)
 
 
 def _run(path: Path) -> ModuleType:

@@ -19,6 +19,7 @@ from infra.redaction import RedactingFilter
 from orchestrator.choices import Driver, HostChoice
 from orchestrator.continuing import Chosen, Wish, choose
 from orchestrator.display import follower_for
+from orchestrator.events import Follower
 from orchestrator.exit_codes import DONE, INTERRUPTED, NO_TRIAL
 from orchestrator.goals import ranking_of
 from orchestrator.health import RETRYABLE, SweepHealth
@@ -95,10 +96,13 @@ def run_sweep(
             _log_to(state.sweep_folder(sweep_id) / "driver.log")
             hosts = [_with_folder(host, state) for host in sweep.hosts]
             ready = replace(sweep, hosts=hosts)
-            status, run = _drive(chosen, ready, state, driver, facts, left, uri)
+            # A sweep that was sent is shown where it was sent from.
+            told = _Told(uri, [] if choice.sent else [follower_for(Console())])
+            status, run = _drive(chosen, ready, state, driver, facts, left, told)
             state.write_card(sweep_id, {**card, "status": status, **ending(run)})
             ranking = ranking_of(sweep.objective, run.results)
-            print_summary(sweep_id, state_dir, status, ranking, run, space_file)
+            shown_dir = Path(choice.sent.fetched) if choice.sent else state_dir
+            print_summary(sweep_id, shown_dir, status, ranking, run, space_file)
     if status == "interrupted":
         return INTERRUPTED
     return DONE if ranking.best is not None else NO_TRIAL
@@ -115,6 +119,14 @@ def _refuse_simulation(sweep: Sweep, space_file: Path) -> None:
         why = "only an emulated host can live on a simulated clock"
         problem = Problem(f"hosts.{real[0].name}.engine", real[0].engine.value, why, _EMULATE)
         raise BadInputError(str(space_file), [problem])
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Who is told of a sweep: the tracker at an address, and those who show it."""
+
+    uri: str
+    followers: Sequence[Follower]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +161,11 @@ def _drive(
     driver: Driver,
     facts: Mapping[str, HostFacts],
     left: _Left,
-    uri: str,
+    told: _Told,
 ) -> tuple[str, SweepRun]:
     interrupts = Interrupts(lambda: _end_at_once(chosen.sweep_id))
     with interrupts.heard():
-        return _driven(chosen, sweep, state, driver, facts, left, uri, interrupts)
+        return _driven(chosen, sweep, state, driver, facts, left, told, interrupts)
 
 
 def _end_at_once(sweep_id: str) -> NoReturn:
@@ -171,13 +183,12 @@ def _driven(
     driver: Driver,
     facts: Mapping[str, HostFacts],
     left: _Left,
-    uri: str,
+    told: _Told,
     interrupts: Interrupts,
 ) -> tuple[str, SweepRun]:
     sweep_id = chosen.sweep_id
-    console = Console()
     tracker = MlflowWriter(
-        uri,
+        told.uri,
         state.artifact_root,
         EXPERIMENT,
         outbox_path=state.outbox_path(sweep_id),
@@ -194,7 +205,7 @@ def _driven(
         sweep, state.study_path, sweep_id, results, guide,
         again=to_try_again(results, RETRYABLE), first_number=state.next_number(sweep_id),
     )  # fmt: skip
-    attendants = Attendants(tracker, [follower_for(console)])
+    attendants = Attendants(tracker, told.followers)
     past = Past(results, sum(result.gpu_hours for result in chosen.aside))
     run = SweepRun(sweep_id, sweep, state, search, attendants, health, fingerprints, past)
     run.start()

@@ -6,6 +6,7 @@ Exit codes: 0 done, 2 bad input, 3 no trial, 4 a host is not ready, 130 cut.
 import typer
 
 from orchestrator.cli.hosts import hosts
+from orchestrator.cli.remote import attach, fetch, stop
 from orchestrator.cli.replaying import replay
 from orchestrator.cli.reviewing import explain, export, report, trials, ui
 from orchestrator.cli.running import check, plan, screen, sweep
@@ -23,8 +24,8 @@ app = typer.Typer(
 FOREIGN_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 _COMMANDS = (
-    sweep, check, plan, screen, replay, trials, explain, report, export, ui, status, watch, rebuild,
-    clean,
+    sweep, check, plan, screen, replay, trials, explain, report, export, ui, status, watch, attach,
+    stop, fetch, rebuild, clean,
 )  # fmt: skip
 
 for _command in _COMMANDS:

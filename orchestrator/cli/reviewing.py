@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.hosts import DEFAULT_INVENTORY, Inventory
 from orchestrator.cli.options import (
     DEFAULT_STATE,
     AsJson,
@@ -13,6 +14,7 @@ from orchestrator.cli.options import (
     bad_input_exits,
     print_json,
 )
+from orchestrator.cli.remote import OnHost, ui_on
 from orchestrator.exit_codes import NO_TRIAL
 
 FORMATS = "json, sh, yaml (SGLang's --config), env, systemd, docker-compose or kubernetes."
@@ -125,9 +127,13 @@ def export(
 def ui(
     state_dir: StateDir = DEFAULT_STATE,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
+    host: OnHost = None,
+    inventory: Inventory = DEFAULT_INVENTORY,
 ) -> None:
-    """Serve the MLflow UI on the loopback until Ctrl-C."""
+    """Serve the MLflow UI on the loopback until Ctrl-C: of a host's sweeps with --host."""
     from orchestrator.commands import serve
 
+    if host is not None:
+        ui_on(host, inventory)
     with bad_input_exits():
         serve(state_dir, port, lambda address: typer.echo(f"MLflow UI: {address} (Ctrl-C ends)"))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import click
 import typer
 
-from orchestrator.choices import Driver, HostChoice
+from orchestrator.choices import Driver, HostChoice, Sent
+from orchestrator.cli.hosts import DEFAULT_INVENTORY, Inventory
 from orchestrator.cli.options import (
     DEFAULT_STATE,
     AsJson,
@@ -21,6 +22,7 @@ from orchestrator.cli.options import (
     print_json,
     print_problems,
 )
+from orchestrator.cli.remote import Detach, Elsewhere, OnHost, Patience, Send, sweep_on
 from orchestrator.exit_codes import BAD_INPUT, INTERRUPTED, worst
 from sweeps.hosts import EngineName
 
@@ -42,10 +44,17 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
         bool, typer.Option("--continue", help="The same with an edited file: keep what fits.")
     ] = False,
     new: Annotated[bool, typer.Option("--new", help="Begin another sweep.")] = False,
+    host: OnHost = None,
+    inventory: Inventory = DEFAULT_INVENTORY,
+    detach: Detach = False,
+    patience: Patience = None,
+    send: Send = None,
+    sent: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run a sweep: start each variant, measure it, and find the best.
 
-    The last sweep of the same file goes on if it did not come to its end.
+    The last sweep of the same file goes on if it did not come to its end. With --host it runs on
+    that host, whatever happens here: Ctrl-C only ends the following.
     """
     from orchestrator.continuing import EditedError, Wish
     from orchestrator.sweeping import run_sweep
@@ -54,8 +63,13 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
     wishes = [wish for wish, is_asked in asked.items() if is_asked]
     if len(wishes) > 1:
         raise typer.BadParameter("one excludes the other", param_hint=" and ".join(wishes))
-    choice = HostChoice(engine, truth, time_scale, scenario)
     wish = wishes[0] if wishes else Wish.AUTO
+    choice = HostChoice(engine, truth, time_scale, scenario, _sent(sent) if sent else None)
+    if host is not None:
+        options = [*wishes, "--driver", driver.value]
+        options += [] if trials is None else ["--trials", str(trials)]
+        where = Elsewhere(host, inventory, detach, patience, send or [])
+        sweep_on(where, space_file, state_dir, choice, options)
     with bad_input_exits():
         try:
             code = run_sweep(space_file, state_dir, choice, trials, driver=driver, wish=wish)
@@ -68,6 +82,15 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
             typer.echo("interrupted before the first trial", err=True)
             code = INTERRUPTED
     raise typer.Exit(code)
+
+
+def _sent(path: Path) -> Sent:
+    """Read what came with a space file; advice then speaks of the command that was typed there."""
+    from orchestrator.remote.sent_file import read_sent
+
+    sent = read_sent(path)
+    sys.argv[1:] = sent.typed
+    return sent
 
 
 def _answer(edited: "EditedError") -> "Wish | None":

@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.hosts import DEFAULT_INVENTORY, Inventory
 from orchestrator.cli.options import DEFAULT_STATE, AsJson, StateDir, bad_input_exits, print_json
+from orchestrator.cli.remote import OnHost, status_on
 from orchestrator.exit_codes import of_status
 
 WatchedSweep = Annotated[
@@ -18,6 +20,8 @@ def status(
     follow: Annotated[bool, typer.Option(help="Renew it until the sweep ends.")] = False,
     as_json: AsJson = False,
     period_s: Annotated[float, typer.Option("--period", min=0.1, help="Seconds of a look.")] = 1.0,
+    host: OnHost = None,
+    inventory: Inventory = DEFAULT_INVENTORY,
 ) -> None:
     """Show where a sweep stands: what runs, who leads, where the hours went.
 
@@ -30,6 +34,8 @@ def status(
     from orchestrator.watching.following import follow_as_json, print_status
     from orchestrator.watching.watcher import changes
 
+    if host is not None:
+        status_on(host, inventory, sweep_id, as_json=as_json)
     with bad_input_exits():
         watcher = watched(state_dir, sweep_id)
         if follow:

@@ -1,0 +1,1 @@
+"""Sweeps on another machine: sent there, started, followed, stopped and fetched over SSH."""

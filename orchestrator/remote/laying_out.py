@@ -1,0 +1,67 @@
+"""Lays out on the host what was sent: a folder that is the sender's, as far as a sweep sees."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from orchestrator.remote.notes import ORDER, read_object, write_object
+from orchestrator.remote.place import Place
+
+SENT = ".sent.json"
+"""What came with a space file: its host, and where files that it names lie now."""
+
+_LAID = ".laid.json"
+_RUNS_KEPT = 50
+
+
+def missing(place: Place, hashes: Sequence[str]) -> list[str]:
+    """Return the files that are yet to be sent."""
+    return [name for name in hashes if not (place.blobs / name).is_file()]
+
+
+def lay_out(place: Place, name: str, files: Mapping[str, str], sent: Mapping[str, Any]) -> Path:
+    """Put files, given by their hashes, at their places; remove those of an earlier time.
+
+    Raises ValueError for a place outside of the folder.
+    """
+    folder = place.space(_part(name))
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for path, digest in files.items():
+        _copy(place.blobs / _part(digest), _inside(folder, path))
+    for path in read_object(folder / _LAID).get("files", {}):
+        if path not in files:
+            _inside(folder, path).unlink(missing_ok=True)
+    write_object(folder / _LAID, {"files": dict(files)})
+    write_object(folder / SENT, sent)
+    return folder
+
+
+def order(place: Place, run: str, data: Mapping[str, Any]) -> Path:
+    """Write what a command is to be; forget the oldest ones."""
+    for old in sorted(place.runs.glob("*/"))[:-_RUNS_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    folder = place.run(_part(run))
+    write_object(folder / ORDER, data)
+    return folder
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copyfile(source, beside)
+    beside.replace(target)
+
+
+def _inside(folder: Path, path: str) -> Path:
+    parts = PurePosixPath(path)
+    if parts.is_absolute() or ".." in parts.parts or not parts.parts:
+        raise ValueError(f"{path!r} leads out of the folder")
+    return folder / parts
+
+
+def _part(name: str) -> str:
+    if "/" in name or name in ("", ".", ".."):
+        raise ValueError(f"{name!r} names no file of a folder")
+    return name
