@@ -1,11 +1,14 @@
 """Drives a sweep on Ray Tune: Ray lends whole hosts. The only importer of Ray."""
 
+import contextlib
 import json
 import logging
 import math
 import os
 import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -44,6 +47,9 @@ STOP_WAIT_S = 9.0
 OBJECT_STORE_BYTES = 80 << 20
 """Ray's smallest: no large object is passed."""
 
+TOKEN_PATH = "~/.ray/auth_token"
+"""Where Ray keeps it by itself, open to all (seen with 2.60)."""
+
 HOST_RESOURCE = "whole_host"
 
 _RUNS: dict[str, SweepRun] = {}
@@ -57,16 +63,17 @@ def drive(run: SweepRun, state: State, interrupts: Interrupts) -> None:
     logging.getLogger("ray").setLevel(logging.ERROR)
     hosts = run.sweep.hosts
     gpus = max(host.gpus for host in hosts)
-    ray.init(
-        address="local",
-        num_cpus=max(len(hosts), os.cpu_count() or 1),
-        num_gpus=gpus * len(hosts),
-        resources={HOST_RESOURCE: len(hosts)},
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        object_store_memory=OBJECT_STORE_BYTES,
-    )
+    with _private_files():
+        ray.init(
+            address="local",
+            num_cpus=max(len(hosts), os.cpu_count() or 1),
+            num_gpus=gpus * len(hosts),
+            resources={HOST_RESOURCE: len(hosts)},
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=OBJECT_STORE_BYTES,
+        )
     logger.info("sweep=%s Ray is up", run.sweep_id)
     try:
         with interrupts.heard():  # Ray has put a SIGTERM handler of its own in place
@@ -79,6 +86,19 @@ def drive(run: SweepRun, state: State, interrupts: Interrupts) -> None:
         logger.info("sweep=%s Ray ends", run.sweep_id)
         ray.shutdown()
         del _RUNS[run.sweep_id]
+
+
+@contextlib.contextmanager
+def _private_files() -> Iterator[None]:
+    """Let nobody else read what Ray writes as it starts: the token of its cluster is a secret."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+        token = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", TOKEN_PATH)).expanduser()
+        with contextlib.suppress(OSError):  # one that is not there, or not ours
+            token.chmod(0o600)
 
 
 def _end_tune() -> bool:

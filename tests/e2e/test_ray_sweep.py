@@ -43,6 +43,10 @@ def _terminate(process: subprocess.Popen[str]) -> None:
     process.terminate()
 
 
+def _hang_up(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGHUP)
+
+
 @pytest.mark.parametrize(
     ("end", "words"),
     [
@@ -55,8 +59,9 @@ def _terminate(process: subprocess.Popen[str]) -> None:
                 "serial",
             ),
         ),
+        (_hang_up, ("--driver", "serial")),
     ],
-    ids=["ctrl-c", "sigterm", "sigterm without ray"],
+    ids=["ctrl-c", "sigterm", "sigterm without ray", "a closed terminal"],
 )
 def test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial(
     tmp_path: Path, end: Callable[[subprocess.Popen[str]], None], words: tuple[str, ...]
@@ -67,7 +72,7 @@ def test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial(
         end(process)
         output, _ = process.communicate(timeout=100)
     assert process.returncode == 130, output
-    assert "--resume" in output
+    assert end is _hang_up or "--resume" in output
     wait_until_nothing_is_left(tmp_path, port)
     (row,) = trials(tmp_path)
     assert row["outcome"] == "cancelled", row["reason"]

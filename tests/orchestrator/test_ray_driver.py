@@ -1,6 +1,8 @@
 """The Ray driver in this process: hooks that fail, and the environment that servers get."""
 
 import logging
+import os
+import stat
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -75,3 +77,5 @@ def test_failing_hooks_never_end_a_sweep(tmp_path: Path, caplog: pytest.LogCaptu
         assert "OMP_NUM_THREADS" not in result.env
         assert result.env["CUDA_VISIBLE_DEVICES"] == "0,1,2,3,4,5,6,7"  # Ray would say otherwise
     assert find_tagged(name) == []
+    token = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", ray_driver.TOKEN_PATH)).expanduser()
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600

@@ -1,0 +1,125 @@
+"""Where each report of what goes wrong for others is tested here, by its number.
+
+A line names the tests that would fail if it went wrong for our users: a file, and a test in it.
+"""
+
+CASES: dict[str, tuple[str, ...]] = {
+    # Ray Tune and orchestration
+    "O-27": (  # leaving the sweep leaves servers behind
+        "tests/orchestrator/test_signals.py::test_the_first_signal_lets_a_sweep_end_cleanly",
+        "tests/orchestrator/test_signals.py::test_the_second_ends_it_at_once",
+        "tests/e2e/test_ray_sweep.py::test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial",
+    ),
+    "O-28": (  # parallel trials on the same GPUs
+        "tests/infra/test_host_lock.py::"
+        "test_a_gpu_that_another_sweep_has_is_refused_by_its_owners_name",
+        "tests/orchestrator/test_serial_driver.py::test_two_hosts_work_at_the_same_time",
+    ),
+    "O-29": (  # the baseline fails and the sweep goes on for ever
+        "tests/sweeps/test_breaker.py::"
+        "test_a_baseline_that_cannot_run_ends_the_sweep_at_once_with_its_reason",
+        "tests/orchestrator/test_cli.py::test_a_sweep_without_a_valid_trial_exits_3",
+    ),
+    "O-30": (  # no GPU list inside the trial
+        "tests/orchestrator/test_ray_driver.py::test_failing_hooks_never_end_a_sweep",
+    ),
+    "O-31": (  # trials stay pending without end
+        "tests/orchestrator/test_space_file.py::"
+        "test_sglang_without_gpus_is_refused_with_the_way_out",
+    ),
+    "O-32": (  # resume loses the searcher or repeats finished work
+        "tests/orchestrator/search/test_study.py::"
+        "test_a_resumed_search_repeats_nothing_and_takes_up_what_was_cut_off",
+        "tests/orchestrator/test_rebuild.py::test_the_study_is_made_again_as_it_was",
+        "tests/e2e/test_ray_sweep.py::test_a_killed_driver_leaves_no_server_and_its_sweep_resumes",
+    ),
+    "O-33": (  # NaN becomes the best
+        "tests/sweeps/test_ranking.py::test_only_rates_take_part",
+        "tests/sweeps/test_ranking.py::test_nothing_measured_ranks_nothing",
+    ),
+    "O-34": (  # a result lacks the metric
+        "tests/orchestrator/search/test_study.py::"
+        "test_a_measured_outcome_without_a_rate_is_a_failure_not_a_zero",
+        "tests/orchestrator/test_serial_driver.py::"
+        "test_a_fault_of_our_own_ends_a_trial_and_not_the_sweep",
+    ),
+    "O-35": ("tests/orchestrator/test_cli.py::swept",),  # the file is named relatively
+    "O-36": (  # conditional spaces
+        "tests/orchestrator/search/test_study.py::"
+        "test_plain_comes_first_then_new_configurations_that_obey_the_rules",
+        "tests/orchestrator/search/test_study.py::"
+        "test_the_file_keeps_every_proposal_with_its_parameters",
+    ),
+    # MLflow
+    "O-37": (  # a plain folder as a store is refused
+        "tests/orchestrator/tracking/test_tracking_uri.py::test_a_folder_is_one_clear_error",
+        "tests/orchestrator/tracking/test_mlflow_writer.py::test_a_relative_store_is_refused",
+    ),
+    "O-38": (  # the database is locked
+        "tests/orchestrator/tracking/test_mlflow_writer.py::test_a_blocked_store_blocks_nobody_else",
+        "tests/orchestrator/tracking/test_mlflow_faults.py::"
+        "test_a_reader_that_holds_a_lock_for_long_fails_nobody",
+    ),
+    "O-39": (  # a value is too long
+        "tests/orchestrator/tracking/test_mlflow_faults.py::"
+        "test_a_long_command_is_a_file_and_all_else_is_there",
+    ),
+    "O-40": (  # a parameter changes its value
+        "tests/orchestrator/tracking/test_mlflow_writer.py::test_a_second_end_updates_the_run",
+        "tests/contracts/test_tracker.py::test_takes_calls_from_several_threads",
+    ),
+    "O-41": (  # a run stays RUNNING, or is shown FINISHED after a crash
+        "tests/orchestrator/tracking/test_mlflow_writer.py::test_status_follows_the_outcome",
+        "tests/orchestrator/tracking/test_mlflow_faults.py::"
+        "test_what_a_killed_driver_told_is_sent_by_the_next_one_and_nothing_runs_on",
+    ),
+    "O-42": (  # nested runs are lost
+        "tests/orchestrator/tracking/test_mlflow_writer.py::test_trials_stand_under_their_sweep",
+    ),
+    "O-43": (  # forbidden characters
+        "tests/orchestrator/tracking/test_legal.py::"
+        "test_two_names_never_become_one_whatever_their_order",
+        "tests/orchestrator/tracking/test_mlflow_faults.py::"
+        "test_any_name_of_a_metric_passes_and_the_original_is_kept",
+    ),
+    "O-44": (  # numbers that are none
+        "tests/orchestrator/tracking/test_mlflow_writer.py::test_only_finite_numbers_are_sent",
+    ),
+    "O-45": (  # files fail while metrics work
+        "tests/orchestrator/tracking/test_mlflow_faults.py::"
+        "test_files_that_are_not_taken_cost_no_number",
+        "tests/orchestrator/tracking/test_mlflow_faults.py::"
+        "test_files_go_through_a_server_and_are_tried_beforehand",
+    ),
+    "O-46": (  # the server goes away
+        "tests/orchestrator/tracking/test_writer_loop.py::"
+        "test_an_outage_of_any_length_leaves_no_trace",
+        "tests/orchestrator/tracking/test_mlflow_faults.py::"
+        "test_a_server_that_hangs_delays_nobody_and_has_all_once_afterwards",
+    ),
+    # Optuna
+    "O-55": (  # resume after the space was edited
+        "tests/orchestrator/test_continuing.py::"
+        "test_an_edited_space_is_met_with_its_difference_and_both_commands",
+        "tests/orchestrator/test_continuing.py::"
+        "test_what_fits_an_edited_space_is_kept_and_the_rest_set_aside",
+        "tests/orchestrator/search/test_damaged_study.py::"
+        "test_a_study_of_another_space_is_made_again",
+    ),
+    "O-56": (  # a failed result must not end the study
+        "tests/orchestrator/search/test_study.py::test_each_outcome_has_one_state",
+    ),
+    "O-57": (  # the storage is locked or broken
+        "tests/orchestrator/search/test_study.py::test_a_viewer_that_holds_the_file_loses_nothing",
+        "tests/orchestrator/search/test_damaged_study.py::"
+        "test_a_damaged_or_lost_file_is_set_aside_and_made_again",
+        "tests/orchestrator/search/test_damaged_study.py::"
+        "test_a_file_that_somebody_holds_for_too_long_is_one_clear_message",
+    ),
+    "O-65": (  # trials that run for ever in the study
+        "tests/orchestrator/test_continuing.py::"
+        "test_a_trial_that_a_kill_cut_off_counts_as_what_it_is",
+        "tests/orchestrator/search/test_study.py::"
+        "test_a_resumed_search_repeats_nothing_and_takes_up_what_was_cut_off",
+    ),
+}
