@@ -103,12 +103,9 @@ class RemoteHands:
         return int(self.ask("reap", sweep, trial))
 
     def strike(self, sweep: str, trial: str) -> int:
-        """Kill what there is of a trial; 0 where the machine cannot be reached."""
-        try:
-            return int(self.ask("strike", sweep, trial))
-        except RemoteError:
-            # Its guard ends it when the lease is over, and `reap` is called later.
-            return 0
+        """Have what there is of a trial killed soon; how many that are is not waited for."""
+        self._ask_later("strike", sweep, trial)
+        return 0
 
     def survivors(self, sweep: str, trial: str) -> int:
         """Count what is left of a trial."""
@@ -119,9 +116,8 @@ class RemoteHands:
         return [str(line) for line in self.ask("tail", path, lines)]
 
     def note(self, path: Path, text: str) -> None:
-        """Append to a log, if that can be done."""
-        with suppress(RemoteError):
-            self.ask("note", path, text)
+        """Append to a log soon, if that can be done."""
+        self._ask_later("note", path, text)
 
     def listens(self, pid: int, port: int) -> bool:
         """Look for a listening socket in a whole tree."""
@@ -144,6 +140,15 @@ class RemoteHands:
         if "error" in answer:
             raise RemoteError(f"{self._remote.name}: {answer['error']}")
         return answer["result"]
+
+    def _ask_later(self, verb: str, *words: object) -> None:
+        """Ask what nobody waits for: a lost guard is found in a poll, often with the link lost."""
+
+        def work() -> None:
+            with suppress(RemoteError):
+                self.ask(verb, *words)
+
+        threading.Thread(target=work, name=f"hands {verb}", daemon=True).start()
 
     def close(self) -> None:
         """End the process there. Safe to call twice; another question starts it again."""
