@@ -10,9 +10,8 @@ from orchestrator.job import TrialJob
 from orchestrator.state import State
 from sweeps.problems import BadInputError
 from sweeps.records import PassRecord
-from sweeps.replay.accepts import RecordedAccepts, as_a_trial_serves
+from sweeps.replay.accepts import RecordedAccepts
 from sweeps.replay.recording import SUFFIX, Circumstances, Recording, read_recording
-from sweeps.replay.replayer import Replayer
 from sweeps.replay.streams import Stream
 from sweeps.results import Phase
 from sweeps.sweep import Sweep
@@ -102,9 +101,8 @@ def accept_source(
     recording = recording_of(state, sweep, emulated=emulated)
     if recording is None:
         return None
-    streams, counted = as_a_trial_serves(recording.streams)
-    replayer = Replayer(streams, concurrency=sweep.workload.concurrency)
-    return RecordedAccepts(replayer, ngram_form(version, sweep.fixed), counted)
+    form = ngram_form(version, sweep.fixed)
+    return RecordedAccepts.of_trial(recording.streams, form, sweep.workload.concurrency)
 
 
 def recording_of(state: State, sweep: Sweep, *, emulated: bool) -> Recording | None:

@@ -11,16 +11,15 @@ from sweeps.drafting.ngram import NgramShape
 from sweeps.problems import BadInputError, Problem
 from sweeps.replay.accepts import (
     CurvePoint,
-    accept_of,
+    RecordedAccepts,
     as_a_trial_serves,
     cold_accept,
     curve,
-    warm_accept,
 )
 from sweeps.replay.completions import Tokenize, read_completions
 from sweeps.replay.recording import Circumstances, is_recording, read_recording
 from sweeps.replay.replayer import Replayer
-from sweeps.replay.streams import Steps, Stream
+from sweeps.replay.streams import Steps
 from sweeps.results import Estimate
 from sweeps.values import Value
 
@@ -113,29 +112,28 @@ def replay_file(
 ) -> Report:
     """Replay a recording or a log of completions. Raises BadInputError."""
     shapes = asked.shapes()
-    circumstances, counted = None, None
-    streams: Sequence[Stream]
+    circumstances: Circumstances | None = None
     if is_recording(source):
         recording = read_recording(source)
         circumstances = recording.circumstances
-        streams, counted = as_a_trial_serves(recording.streams)
+        served = as_a_trial_serves(recording.streams)
     else:
-        streams = read_completions(source, tokenize)
+        served = [(read_completions(source, tokenize), None)]
     corpora = [[s.output for s in read_completions(corpus, tokenize)]] if corpus else []
-    replayer = Replayer(streams, concurrency=asked.concurrency, corpora=corpora)
-    rows = [
-        _row(shape, steps, counted)
-        for shape, steps in zip(shapes, replayer.all_steps(shapes), strict=True)
+    parts = [
+        (Replayer(streams, concurrency=asked.concurrency, corpora=corpora), counted)
+        for streams, counted in served
     ]
-    tokens = sum(len(stream.output) for stream in streams)
-    return Report(source, circumstances, len(streams), tokens, rows)
+    for replayer, _ in parts:
+        replayer.all_steps(shapes)
+    accepts = RecordedAccepts(ngram_form(asked.version, {}), parts)
+    whole = parts[0][0]
+    rows = [_row(shape, whole.steps(shape), accepts.accept_of_shape(shape)) for shape in shapes]
+    tokens = sum(len(stream.output) for stream in whole.streams)
+    return Report(source, circumstances, len(whole.streams), tokens, rows)
 
 
-def _row(shape: NgramShape, steps: Steps, counted: range | None) -> Row:
-    if counted is None:
-        warm = warm_accept(steps)
-    else:
-        warm = accept_of(steps, (steps.stream >= counted.start) & (steps.stream < counted.stop))
+def _row(shape: NgramShape, steps: Steps, warm: Estimate | None) -> Row:
     return Row(shape, cold_accept(steps), warm, curve(steps))
 
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sweeps.replay.accepts import (
     CORPUS,
     RecordedAccepts,
     accept_of,
+    as_a_trial_serves,
     cold_accept,
     curve,
     warm_accept,
@@ -19,6 +21,7 @@ from sweeps.replay.accepts import (
 from sweeps.replay.form import NgramForm
 from sweeps.replay.replayer import Replayer
 from sweeps.replay.streams import Steps, Stream, steps_of
+from sweeps.results import Phase
 
 FORM = NgramForm(
     {"speculative_num_draft_tokens": None, "speculative_ngram_max_trie_depth": 18,
@@ -50,7 +53,7 @@ def chosen(steps: Steps, numbers: Sequence[int]) -> float:
 
 
 def test_plain_decode_accepts_one_and_other_drafters_cannot_be_replayed() -> None:
-    source = RecordedAccepts(Replayer(streams(2)), FORM)
+    source = RecordedAccepts(FORM, [(Replayer(streams(2)), None)])
     plain = source.accept(Config.of({}))
     assert plain is not None
     assert plain.value == 1
@@ -60,9 +63,8 @@ def test_plain_decode_accepts_one_and_other_drafters_cannot_be_replayed() -> Non
 
 def test_the_streams_that_count_are_taught_by_those_before() -> None:
     replayer = Replayer(streams())
-    told = RecordedAccepts(replayer, FORM, counted=range(5, 10)).accept(
-        ngram(speculative_num_draft_tokens=8)
-    )
+    source = RecordedAccepts(FORM, [(replayer, range(5, 10))])
+    told = source.accept(ngram(speculative_num_draft_tokens=8))
     assert told is not None
     assert told.low is not None
     assert told.high is not None
@@ -72,8 +74,35 @@ def test_the_streams_that_count_are_taught_by_those_before() -> None:
     assert told.value > chosen(replayer.steps(NgramShape(8)), [0])
 
 
+def test_each_stream_of_a_trial_s_measured_pass_counts_once_after_all_others() -> None:
+    parts = {Phase.MEASURING: 6, Phase.COLD: 2, Phase.PROBING: 1, Phase.LOADED: 1}
+    names = [phase.value for phase, count in parts.items() for _ in range(count)]
+    written = [Stream((), [n, n + 1], part=part) for n, part in enumerate(names)]
+    folds = as_a_trial_serves(written)
+    assert len(folds) == 4
+    counting = []
+    for ordered, counted in folds:
+        assert counted is not None
+        assert [s.part for s in ordered[:3]] == ["cold pass", "cold pass", "step probe"]
+        assert len(ordered) == 9, "other loads stay out"
+        counting += [stream.output[0] for stream in ordered[counted.start : counted.stop]]
+    assert sorted(counting) == list(range(6))
+    [(ordered, none)] = as_a_trial_serves(written[6:])
+    assert none is None
+    assert ordered == written[6:]
+
+
+def test_what_a_trial_wrote_is_taught_before_it_counts() -> None:
+    written = [replace(s, part=Phase.MEASURING.value) for s in streams()]
+    folded = RecordedAccepts.of_trial(written, FORM).accept(ngram(speculative_num_draft_tokens=8))
+    steps = Replayer(written).steps(NgramShape(8))
+    assert folded is not None
+    assert "10 recorded requests" in folded.method
+    assert folded.value > steps.tokens.sum() / len(steps)
+
+
 def test_a_neutral_name_is_the_flag_of_the_version() -> None:
-    source = RecordedAccepts(Replayer(streams()), FORM)
+    source = RecordedAccepts(FORM, [(Replayer(streams()), None)])
     assert source.accept(ngram(ngram_match_depth=3)) == source.accept(
         ngram(speculative_ngram_max_trie_depth=3)
     )
