@@ -147,7 +147,7 @@ def watched(state_dir: Path, sweep_id: str | None) -> "Watcher":
     from orchestrator.watching.watcher import Watcher
 
     state = State(state_dir)
-    return Watcher(state, known_sweep(state, sweep_id))
+    return Watcher(state, known_sweep(state, sweep_id, verifications=True))
 
 
 def serve_watch(

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 
 DONE, BAD_INPUT, NO_TRIAL, NOT_READY, INTERRUPTED = 0, 2, 3, 4, 130
+DIFFERS, UNDECIDED = 5, 6
+"""Of `verify` and `compare`: the figures are not alike, or not enough was measured to tell."""
 
 
 _OF_STATUS = {"interrupted": INTERRUPTED, "ended early": NOT_READY, "failed": NOT_READY,

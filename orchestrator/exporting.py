@@ -18,6 +18,7 @@ from orchestrator.lookup import known_sweep, known_trial
 from orchestrator.refusals import bad_option
 from orchestrator.space_file import settle_host
 from orchestrator.state import State
+from sweeps.equivalence import reading_of
 from sweeps.exporters import EXPORTERS, Launch, Recommendation
 from sweeps.exporters.cautions import cautions
 from sweeps.exporters.recommendation import Origin, recommend
@@ -27,7 +28,7 @@ from sweeps.metrics import known_metric
 from sweeps.problems import BadInputError, nearest
 from sweeps.ranking import Standing, standing_of
 from sweeps.results import TrialResult
-from sweeps.search.evidence import Reading, between_starts, read_log
+from sweeps.search.evidence import Reading, between_starts
 from sweeps.sweep import Objective
 
 IMAGE = "lmsysorg/sglang:v{version}"
@@ -127,7 +128,7 @@ def recommendation(
     if chosen is None and ranking.best is None:
         return None
     what = recommend(ranking, results, goal.metric, known_metric(goal.metric).unit, chosen)
-    what = replace(what, origin=_origin(card, what.trial.host, results, goal.metric))
+    what = replace(what, origin=_origin(card, what, results))
     broken = broken_limits(what.trial, goal.limits)
     versions = takes_the_same(what.settings, what.trial.engine_version)
     warnings = (*what.warnings, *(f"it breaks a limit: {why}" for why in broken))
@@ -175,26 +176,27 @@ def _standing(result: TrialResult, goal: Objective) -> Standing:
 
 
 def _origin(
-    card: Mapping[str, Any], host: str, results: Sequence[TrialResult], metric: str
+    card: Mapping[str, Any], what: Recommendation, results: Sequence[TrialResult]
 ) -> Origin:
     hosts = card.get("hosts", [])
-    spec: dict[str, Any] = next((one for one in hosts if one["name"] == host), {})
-    default = Origin()
-    return Origin(
-        card.get("workload", {}),
-        spec,
-        card.get("budget", {}),
-        float(card.get("zone_fraction", default.zone_fraction)),
-        _spread(results, metric),
-    )
-
-
-def _spread(results: Sequence[TrialResult], metric: str) -> tuple[float, float]:
-    """Return the spread between starts that a sweep saw, and how many starts that is worth."""
+    spec: dict[str, Any] = next((one for one in hosts if one["name"] == what.trial.host), {})
+    default, workload = Origin(), card.get("workload", {})
     groups: dict[str, list[Reading]] = {}
     for result in results:
-        reading = read_log(result.estimates.get(metric)) if result.may_lead else None
-        if reading is not None:
+        same = workload.get("temperature") == 0
+        if reading := reading_of(result, what.metric, same_texts=same):
             groups.setdefault(result.config.variant, []).append(reading)
     variance, weight = between_starts(groups.values())
-    return math.sqrt(variance), weight
+    plain = what.plain or what.best
+    return Origin(
+        workload, spec, card.get("budget", {}),
+        float(card.get("zone_fraction", default.zone_fraction)), (math.sqrt(variance), weight),
+        (_measuring(groups.get(what.best.variant, [])), _measuring(groups.get(plain.variant, []))),
+    )  # fmt: skip
+
+
+def _measuring(starts: Sequence[Reading]) -> float:
+    """Return the deviation of the measuring of one start."""
+    if not starts:
+        return Origin().measuring[0]
+    return math.sqrt(sum(start.variance for start in starts) / len(starts))

@@ -7,8 +7,11 @@ from sweeps.problems import nearest
 from sweeps.results import TrialResult
 
 
-def known_sweep(state: State, sweep_id: str | None) -> str:
-    """Return a sweep that is there, the newest if none is named. Raises BadInputError."""
+def known_sweep(state: State, sweep_id: str | None, *, verifications: bool = False) -> str:
+    """Return a sweep that is there, the newest if none is named. Raises BadInputError.
+
+    Verifications are sweeps too; only who watches means the newest of these as well.
+    """
     ids = state.sweep_ids()
     if sweep_id is not None and not state.card(sweep_id):
         mend = nearest(sweep_id, ids) or "`orchestrator trials` lists them."
@@ -16,7 +19,8 @@ def known_sweep(state: State, sweep_id: str | None) -> str:
     if not ids:
         root = str(state.root)
         raise bad_option("--state-dir", root, "no sweep lies there", "Run a sweep first.")
-    return sweep_id or ids[-1]
+    searches = [one for one in ids if verifications or not state.card(one).get("verifies")]
+    return sweep_id or (searches or ids)[-1]
 
 
 def known_trial(state: State, trial: str, sweep_id: str | None) -> TrialResult | None:

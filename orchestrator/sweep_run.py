@@ -79,6 +79,11 @@ class RepeatingSearch(Search, Protocol):
         ...
 
     @property
+    def ends_itself(self) -> bool:
+        """Tell whether it also proposes what closes a sweep."""
+        ...
+
+    @property
     def collapsed(self) -> int:
         """Return how many draws acted alike with a configuration that was known."""
         ...
@@ -320,7 +325,7 @@ class SweepRun:
     def _next_proposal(self) -> Proposal | None:
         if self._nothing_left():
             return None
-        if self._search.planner is None and self._is_closing():
+        if not self._search.ends_itself and self._is_closing():
             return self._closing_proposal() or self._ask()
         return self._ask()
 

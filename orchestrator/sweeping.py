@@ -36,10 +36,12 @@ from orchestrator.search.study import StudySearch
 from orchestrator.signals import Interrupts
 from orchestrator.state import State
 from orchestrator.stories import ending
-from orchestrator.sweep_run import Attendants, Past, SweepRun
+from orchestrator.sweep_run import Attendants, Past, RepeatingSearch, SweepRun
 from orchestrator.tallying import counted
+from orchestrator.tracking.jsonl import JsonlTracker
 from orchestrator.tracking.mlflow_writer import MlflowWriter, check_store
 from orchestrator.tracking.review import SweepReview
+from orchestrator.tracking.seam import Tracker
 from orchestrator.tracking.tracking_uri import is_remote, shown_uri, tracking_uri
 from orchestrator.tracking.ui_view import EXPERIMENT
 from orchestrator.upkeep import clear_leftovers, tell_removed
@@ -208,24 +210,59 @@ def _driven(
     attendants = Attendants(tracker, told.followers)
     past = Past(results, sum(result.gpu_hours for result in chosen.aside))
     run = SweepRun(sweep_id, sweep, state, search, attendants, health, fingerprints, past)
+    return _to_the_end(run, state, driver, tracker, interrupts), run
+
+
+def run_given(
+    sweep_id: str, sweep: Sweep, state: State, driver: Driver, facts: Mapping[str, HostFacts],
+    card: Mapping[str, object], search: RepeatingSearch,
+) -> tuple[str, SweepRun]:  # fmt: skip
+    """Run a small sweep whose trials are all given, and return how it ended.
+
+    Its display goes to the standard error, as its answer is the output. MLflow is not told of it;
+    `rebuild` adds it there. Raises BadInputError.
+    """
+    if driver is Driver.SIMULATED:
+        _refuse_simulation(sweep, Path(sweep.name))
+    with locked(state, sweep_id), hosts_locked(sweep, facts, owner_text(sweep_id, state.root)):
+        _close_dead(state)
+        tell_removed(clear_leftovers(state))
+        state.write_card(sweep_id, {**card, "status": "running"})
+        _log_to(state.sweep_folder(sweep_id) / "driver.log")
+        hosts = [_with_folder(host, state) for host in sweep.hosts]
+        tracker = JsonlTracker(state.sweep_folder(sweep_id) / "events.jsonl")
+        attendants = Attendants(tracker, [follower_for(Console(stderr=True))])
+        fingerprints = {name: found.fingerprint for name, found in facts.items()}
+        ready = replace(sweep, hosts=hosts)
+        run = SweepRun(sweep_id, ready, state, search, attendants, fingerprints=fingerprints)
+        interrupts = Interrupts(lambda: _end_at_once(sweep_id))
+        with interrupts.heard():
+            status = _to_the_end(run, state, driver, tracker, interrupts)
+        state.write_card(sweep_id, {**card, "status": status})
+    return status, run
+
+
+def _to_the_end(
+    run: SweepRun, state: State, driver: Driver, tracker: Tracker, interrupts: Interrupts
+) -> str:
     run.start()
     status = "failed"
     try:
-        with watched(lambda: run.turns, state.sweep_folder(sweep_id) / "driver.log"):
+        with watched(lambda: run.turns, state.sweep_folder(run.sweep_id) / "driver.log"):
             _run_driver(run, state, driver, interrupts)
         status = "finished" if run.is_over else "interrupted"
         status = "ended early" if run.health.trouble else status
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
-        reaper.reap(sweep_id)
+        reaper.reap(run.sweep_id)
         close_open(run, state)
         run.end(status, _review(run, state, status))
         closed = tracker.close(TRACKER_CLOSE_S)
-        logger.info("sweep=%s tracker closed: %s", sweep_id, closed)
+        logger.info("sweep=%s tracker closed: %s", run.sweep_id, closed)
         if not closed:
             logger.warning("MLflow did not take everything; the results are all in %s", state.root)
-    return status, run
+    return status
 
 
 def _review(run: SweepRun, state: State, status: str) -> SweepReview | None:

@@ -1,11 +1,13 @@
 """The command line: parse, call, print.
 
-Exit codes: 0 done, 2 bad input, 3 no trial, 4 a host is not ready, 130 cut.
+Exit codes: 0 done, 2 bad input, 3 no trial, 4 a host is not ready, 5 figures differ, 6 undecided,
+130 cut.
 """
 
 import typer
 
 from orchestrator.cli.hosts import hosts
+from orchestrator.cli.proving import compare, verify
 from orchestrator.cli.remote import attach, fetch, stop
 from orchestrator.cli.replaying import replay
 from orchestrator.cli.reviewing import explain, export, report, trials, ui
@@ -24,8 +26,8 @@ app = typer.Typer(
 FOREIGN_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 _COMMANDS = (
-    sweep, check, plan, screen, replay, trials, explain, report, export, ui, status, watch, attach,
-    stop, fetch, rebuild, clean,
+    sweep, check, plan, screen, replay, trials, explain, report, export, verify, compare, ui,
+    status, watch, attach, stop, fetch, rebuild, clean,
 )  # fmt: skip
 
 for _command in _COMMANDS:

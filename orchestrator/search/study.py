@@ -86,6 +86,11 @@ class StudySearch:
             self._take_up(number, kept.get(number), known.get(number))
 
     @property
+    def ends_itself(self) -> bool:
+        """Tell whether a plan leads to the confirmed end."""
+        return self._planner is not None
+
+    @property
     def proposed(self) -> int:
         """Return how many proposals were made, those of an earlier run of the sweep included."""
         return self._next_number

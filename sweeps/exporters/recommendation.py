@@ -31,6 +31,8 @@ class Origin:
     """Rates closer than this are alike."""
     launch_spread: tuple[float, float] = (0.015, 8)
     """Between starts of one variant, as a fraction, and how many starts that is worth."""
+    measuring: tuple[float, float] = (0.01, 0.01)
+    """Deviation of the measuring of one start, as a fraction: of this variant, of plain decode."""
 
     @property
     def gpus(self) -> int:
@@ -69,6 +71,7 @@ class Origin:
         return {
             "workload": dict(self.workload), "host": dict(self.host), "budget": dict(self.budget),
             "zone_fraction": self.zone_fraction, "launch_spread": list(self.launch_spread),
+            "measuring": list(self.measuring),
         }  # fmt: skip
 
 

@@ -82,15 +82,16 @@ def _held(launch: Launch) -> list[tuple[str, ...]]:
 
 
 def _value(group: tuple[str, ...]) -> Any:
-    values = [_typed(word) for word in group[1:]]
+    values = [typed(word) for word in group[1:]]
     if not values:
         return True
     return values[0] if len(values) == 1 else values
 
 
-def _typed(word: str) -> Any:
+def typed(word: str) -> str | int | float:
     """Write a number as one where SGLang makes the same word of it again."""
-    for kind in (int, float):
+    kinds: tuple[type[int], type[float]] = (int, float)
+    for kind in kinds:
         try:
             value = kind(word)
         except ValueError:

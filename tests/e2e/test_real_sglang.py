@@ -20,13 +20,21 @@ from infra.sglang_cpu.build import build
 from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
 from orchestrator.job import StopOrder, TrialJob, TrialProgress
 from orchestrator.space_file import load_sweep, prepare
+from orchestrator.state import State
+from orchestrator.subjects import subject_of
 from orchestrator.tools import local_tools
 from orchestrator.trial import run_trial
 from sweeps.config import Config
+from sweeps.exporters import EXPORTERS
+from sweeps.exporters.env_file import read_variables
+from sweeps.exporters.launches import MODULE
+from sweeps.exporters.systemd_unit import words_of
 from sweeps.results import Outcome, Phase
 from tests.e2e.sweeping import ROOT, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+EXPORTS = {"sh": "serve.sh", "yaml": "serve.yaml", "systemd": "serve.service"}
 
 SPACE = """
 from dataclasses import replace
@@ -88,15 +96,27 @@ def test_every_trial_is_measured_and_its_accept_length_is_what_sglang_logged(sta
     assert not {row["sweep"] for row in rows} & all_tags().keys()
 
 
-def test_the_exported_script_starts_a_server_that_answers(state: Path, tmp_path: Path) -> None:
-    script = tmp_path / "serve.sh"
-    exported = run(ROOT, "export", "--state-dir", str(state), "--output", str(script))
-    assert exported.returncode == 0
+@pytest.fixture(scope="module")
+def exported(state: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the winner as a script, as SGLang's own file, and as a unit."""
+    folder = tmp_path_factory.mktemp("exported")
+    for form, name in EXPORTS.items():
+        words = ("--format", form, "--output", str(folder / name))
+        done = run(ROOT, "export", "--state-dir", str(state), *words)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("form", EXPORTS)
+def test_what_was_exported_starts_a_server_that_answers(
+    exported: Path, form: str, tmp_path: Path
+) -> None:
     port = LocalHost().free_port()
+    argv, env = _command(exported / EXPORTS[form], form, str(port))
     with (tmp_path / "log").open("wb") as log:
         server = subprocess.Popen(
-            [str(script)], env={"PATH": os.environ["PATH"], "PORT": str(port)},
-            stdout=log, stderr=log, cwd=tmp_path, start_new_session=True,
+            argv, env={"PATH": os.environ["PATH"], **env}, stdout=log, stderr=log, cwd=tmp_path,
+            start_new_session=True,
         )  # fmt: skip
     try:
         assert _first_words(f"http://127.0.0.1:{port}", server)
@@ -107,6 +127,44 @@ def test_the_exported_script_starts_a_server_that_answers(state: Path, tmp_path:
         finally:
             if server.poll() is None:
                 os.killpg(server.pid, signal.SIGKILL)
+
+
+def _command(path: Path, form: str, port: str) -> tuple[list[str], dict[str, str]]:
+    """Return what a person, SGLang or systemd would start of a file."""
+    if form == "sh":
+        return [str(path)], {"PORT": port}
+    if form == "yaml":
+        rest = read_variables(path.with_suffix(".env").read_text())
+        python = str(ROOT / DEFAULT_ENV / "bin" / "python")
+        argv = [python, "-m", MODULE, "--config", str(path), *rest.options, "--port", port]
+        return argv, dict(rest.env)
+    text = path.read_text().replace("\\\n", " ")
+    start = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+    places = {"${SERVE_HOST}": "127.0.0.1", "${SERVE_PORT}": port}
+    words = words_of(start.removeprefix("ExecStart="))
+    return [places.get(word, word) for word in words], dict(EXPORTERS[form].read(text).env)
+
+
+def test_the_exports_hold_one_plan_and_verify_passes(state: Path, exported: Path) -> None:
+    """One start says little of a rate, and the zone is wide: other tests hold the statistics."""
+    subjects = [subject_of(str(exported / name), State(state), edited=False)
+                for name in EXPORTS.values()]  # fmt: skip
+    assert len({subject.launch.plan for subject in subjects}) == 1
+    words = (str(exported / EXPORTS["systemd"]), "--starts", "1", "--within", "900", "--json")
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "verify", *words, "--state-dir", str(state)],
+        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["verdict"] == "alike"
+    assert not told["emulated"]
+    made = State(state).results(told["sweep"])[0]
+    best = State(state).results(str(subjects[0].record["sweep"]))
+    before = next(r for r in best if r.trial == subjects[0].record["trial"])
+    ours = [argv[: argv.index("--host")] for argv in (made.argv, before.argv)]
+    assert sorted(ours[0]) == sorted(ours[1])
+    assert made.env == before.env
 
 
 def _first_words(url: str, server: subprocess.Popen[bytes]) -> str:

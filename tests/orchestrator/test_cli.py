@@ -65,7 +65,19 @@ def folder(tmp_path: Path) -> Path:
 
 def test_help_names_every_command() -> None:
     text = _orchestrator("--help").stdout
-    commands = ("sweep", "check", "plan", "trials", "explain", "export", "ui", "emulate", "clean")
+    commands = (
+        "sweep",
+        "check",
+        "plan",
+        "trials",
+        "explain",
+        "export",
+        "verify",
+        "compare",
+        "ui",
+        "emulate",
+        "clean",
+    )
     for command in commands:
         assert re.search(rf"\b{command}\b", text)
 
@@ -111,6 +123,9 @@ def test_plan_starts_nothing_and_shows_commands() -> None:
         (("trials", "--sweep", "tiny-x"), ("--sweep", "tiny-x")),
         (("explain", "best", "--state-dir", "empty"), ("--state-dir", "no sweep")),
         (("export", "--format", "yml"), ("--format", "yml")),
+        (("verify", "no-such.sh"), ("no-such.sh", "no such file")),
+        (("verify", "tiny.py"), ("tiny.py", "cannot be read back")),
+        (("compare", "tiny.py", "no-such.sh"), ("tiny.py", "cannot be read back")),
         (("export", "--state-dir", "empty"), ("--state-dir", "no sweep")),
         (("sweep", "tiny.py", "--state-dir", "tiny.py/x"), ("--state-dir", "cannot be written")),
         (("ui", "--state-dir", "empty"), ("--state-dir", "no sweep")),
