@@ -1,6 +1,7 @@
 """Keeps what plain decode wrote, so that drafts can be replayed on it without a server."""
 
 import hashlib
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from sweeps.replay.recording import SUFFIX, Circumstances, Recording, read_recor
 from sweeps.replay.streams import Stream
 from sweeps.results import Phase
 from sweeps.sweep import Sweep
+
+logger = logging.getLogger(__name__)
 
 _HASH_CHARS = 16
 
@@ -68,13 +71,18 @@ def tokenizer_hash(model: str) -> str:
 
 
 def keep(state: State, written: Path) -> Path | None:
-    """File a trial's recording under its key, for other sweeps; None where there is none.
+    """File a trial's recording under its key, for other sweeps; None where there is none to read.
 
     Raises DiskError.
     """
     if not written.exists():
         return None
-    kept = state.recordings_path / f"{read_recording(written).key}{SUFFIX}"
+    try:
+        recording = read_recording(written)
+    except BadInputError as error:
+        logger.warning("not kept for other sweeps: %s", error)
+        return None
+    kept = state.recordings_path / f"{recording.key}{SUFFIX}"
     if not kept.exists():
         write_bytes(kept, written.read_bytes())
     return kept

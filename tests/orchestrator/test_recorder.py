@@ -113,3 +113,4 @@ def test_a_recording_is_filed_once_and_found_by_sweeps_of_its_kind(
     other = replace(SWEEP, workload=replace(SWEEP.workload, max_tokens=301))
     assert recording_of(state, other, emulated=True) is None
     assert keep(state, tmp_path / "none.recording") is None
+    assert keep(state, state.recordings_path / "spoilt.recording") is None
