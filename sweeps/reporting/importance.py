@@ -20,7 +20,7 @@ from sweeps.ranking import rank
 from sweeps.results import Outcome, TrialResult
 from sweeps.values import show
 
-DRAWS = 200
+DRAWS = 120
 LEAST_VARIANTS = 8
 LEVELS = 6
 """Numbers of more levels than this are put into so many classes."""

@@ -94,8 +94,3 @@ def ranged(value: float, low: float | None, high: float | None) -> str:
 def numbers_of(results: Sequence[TrialResult]) -> dict[str, int]:
     """Return the number of each trial by its id."""
     return {result.trial: result.number for result in results}
-
-
-def cells(*words: str) -> Row:
-    """Make a row of words alone."""
-    return tuple(Cell(word) for word in words)
