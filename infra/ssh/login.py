@@ -1,5 +1,6 @@
 """How a connection is made: hop by hop, each host's key checked, each of our keys tried by name."""
 
+import logging
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -100,6 +101,8 @@ def host_key(hops: Sequence[Hop]) -> HostKey:
 def _open(hop: Hop, before: Connection) -> paramiko.Transport:
     """Reach an address, over the hops before it, and prefer the kinds of key that are known."""
     limit_s = hop.limits.connect_s
+    # It logs a traceback of each failure that we raise in words.
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     try:
         link: Any
         if before.transports:
