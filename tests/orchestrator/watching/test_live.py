@@ -98,6 +98,6 @@ def test_following_tells_each_change_to_the_end(state_dir: Path) -> None:
     assert (looks[-1].done, looks[-1].running) == (2, ())
     assert all(one != other for one, other in itertools.pairwise(looks))
     last = subprocess.run(
-        (*argv[:5], "--json"), capture_output=True, text=True, timeout=60, check=False
+        (*argv[:6], "--json"), capture_output=True, text=True, timeout=60, check=False
     )
     assert SweepStatus.from_data(json.loads(last.stdout)).ended == looks[-1].ended
