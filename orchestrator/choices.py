@@ -53,4 +53,19 @@ class HostChoice:
     """Set where the sweep was sent by another machine, which shows it as well."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterChoice:
+    """Which machines a sweep has beside this one: none, some of an inventory, or a Ray cluster."""
+
+    hosts: tuple[str, ...] = ()
+    inventory: Path = Path("hosts.toml")
+    ray_address: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """Tell whether trials run on this machine."""
+        return not self.hosts and not self.ray_address
+
+
 AS_WRITTEN = HostChoice()
+THIS_MACHINE = ClusterChoice()

@@ -1,7 +1,7 @@
 """What `check --host` does: probe hosts, and hold a sweep against what was found there."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,15 +82,24 @@ def check_hosts(
     )
 
 
+Found = Sequence[tuple[HostSpec, HostFacts]]
+"""Hosts as they are settled, each with what was found on it."""
+
+
 def load_probed(
-    space_file: Path, choice: HostChoice, state: State
+    space_file: Path,
+    choice: HostChoice,
+    state: State,
+    probe: Callable[[Sweep], Found] | None = None,
 ) -> tuple[Sweep, dict[str, HostFacts]]:
     """Read a space file, probe its hosts, and settle the sweep on what was found, by host name.
 
-    Raises BadInputError with all that a host cannot express, before anything is started.
+    `probe` brings other hosts than those of the file. Raises BadInputError with all that a host
+    cannot express, before anything is started.
     """
     sweep = load_sweep(space_file)
-    found = _probe_all(sweep, choice, state)
+    found = probe(sweep) if probe else _probe_all(sweep, choice, state)
+    sweep = replace(sweep, hosts=tuple(host for host, _ in found)) if probe else sweep
     problems = [
         problem
         for host, facts in found

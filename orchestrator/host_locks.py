@@ -15,7 +15,7 @@ def hosts_locked(sweep: Sweep, facts: Mapping[str, HostFacts], owner: str) -> It
     names = [
         name
         for host in sweep.hosts
-        if not host.emulated
+        if not host.emulated and not host.elsewhere
         for name in ([gpu.uuid for gpu in facts[host.name].gpus] or [f"machine of {host.name}"])
     ]
     try:

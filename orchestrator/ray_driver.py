@@ -1,13 +1,15 @@
 """Drives a sweep on Ray Tune: Ray lends whole hosts. The only importer of Ray."""
 
 import contextlib
+import functools
 import json
 import logging
 import math
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from ray.tune.search import Searcher
 
 from infra.local_host import LocalHost
 from infra.reaper import find_tagged
+from orchestrator.cluster.lent import Cluster
 from orchestrator.files import read_json, write_json
 from orchestrator.job import StopKind, StopOrder, TrialJob, TrialProgress
 from orchestrator.serial_driver import result_of
@@ -34,6 +37,7 @@ from orchestrator.sweep_run import SweepRun
 from orchestrator.tools import local_tools
 from orchestrator.trial_records import lost_result
 from orchestrator.trial_thread import TrialThread, order_data
+from sweeps.hosts import HostSpec
 from sweeps.results import Outcome, Phase, TrialResult
 
 logger = logging.getLogger(__name__)
@@ -54,14 +58,44 @@ HOST_RESOURCE = "whole_host"
 
 _RUNS: dict[str, SweepRun] = {}
 """Sweeps that run in this process. Tune pickles its hooks, so they hold only the key."""
+_CLUSTERS: dict[str, Cluster] = {}
+"""The machines of those that do not run here."""
+
+LONELY_S = 900.0
+"""Wall seconds without any host after which a sweep gives up; it can be taken up again."""
 
 
-def drive(run: SweepRun, state: State, interrupts: Interrupts) -> None:
-    """Run a sweep to its end, or until it is interrupted; `run.is_over` tells which."""
+def drive(
+    run: SweepRun, state: State, interrupts: Interrupts, cluster: Cluster | None = None
+) -> None:
+    """Run a sweep to its end, or until it is interrupted; `run.is_over` tells which.
+
+    On the hosts of a cluster, which we have joined, or on this machine.
+    """
     _RUNS[run.sweep_id] = run
     # Ray's own progress and its advice on files that we do not let it write.
     logging.getLogger("ray").setLevel(logging.ERROR)
-    hosts = run.sweep.hosts
+    if cluster is None:
+        _init_here(run.sweep.hosts)
+    else:
+        _CLUSTERS[run.sweep_id] = cluster
+    logger.info("sweep=%s Ray is up", run.sweep_id)
+    try:
+        with interrupts.heard():  # Ray has put a SIGTERM handler of its own in place
+            run.settle()
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+            with interrupts.first_told_to(_end_tune):
+                _tuner(run, state).fit()
+    finally:
+        _collect(run)
+        logger.info("sweep=%s Ray ends", run.sweep_id)
+        if cluster is None:
+            ray.shutdown()
+        del _RUNS[run.sweep_id]
+        _CLUSTERS.pop(run.sweep_id, None)
+
+
+def _init_here(hosts: Sequence[HostSpec]) -> None:
     gpus = max(host.gpus for host in hosts)
     with _private_files():
         ray.init(
@@ -74,18 +108,6 @@ def drive(run: SweepRun, state: State, interrupts: Interrupts) -> None:
             logging_level=logging.ERROR,
             object_store_memory=OBJECT_STORE_BYTES,
         )
-    logger.info("sweep=%s Ray is up", run.sweep_id)
-    try:
-        with interrupts.heard():  # Ray has put a SIGTERM handler of its own in place
-            run.settle()
-            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-            with interrupts.first_told_to(_end_tune):
-                _tuner(run, state, gpus).fit()
-    finally:
-        _collect(run)
-        logger.info("sweep=%s Ray ends", run.sweep_id)
-        ray.shutdown()
-        del _RUNS[run.sweep_id]
 
 
 @contextlib.contextmanager
@@ -114,7 +136,7 @@ class ServerTrial(tune.Trainable):  # type: ignore[misc] # Ray is untyped
 
     def setup(self, config: dict[str, Any]) -> None:
         """Start the first trial."""
-        job: TrialJob = config["job"]
+        job = _job_here(config)
         self._tools = local_tools(job.host)
         self._thread = TrialThread(job, self._tools)
         self._thread.start()
@@ -132,7 +154,7 @@ class ServerTrial(tune.Trainable):  # type: ignore[misc] # Ray is untyped
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """End the last trial and start the next in the same actor."""
         self.cleanup()
-        job: TrialJob = new_config["job"]
+        job = _job_here(new_config)
         if job.host != self._thread.job.host:
             self._tools = local_tools(job.host)
         self._thread = TrialThread(job, self._tools)
@@ -153,6 +175,7 @@ class RunSearcher(Searcher):  # type: ignore[misc] # Ray is untyped
         super().__init__(metric="tok_s", mode="max")
         self._sweep_id = sweep_id
         self._jobs: dict[str, TrialJob] = {}
+        self._forsaken_since_s: float | None = None
 
     @property
     def _run(self) -> SweepRun:
@@ -166,9 +189,11 @@ class RunSearcher(Searcher):  # type: ignore[misc] # Ray is untyped
             logger.exception("no next trial could be found; the sweep ends")
             return str(Searcher.FINISHED)
         if job is None:
-            return str(Searcher.FINISHED) if self._run.is_over else None
+            over = self._run.is_over or self._is_forsaken
+            return str(Searcher.FINISHED) if over else None
         self._jobs[trial_id] = job
-        return {"job": job}
+        cluster = _CLUSTERS.get(self._sweep_id)
+        return {"job": job, "folder": cluster.folder_there(job) if cluster else ""}
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -184,9 +209,10 @@ class RunSearcher(Searcher):  # type: ignore[misc] # Ray is untyped
         job = self._jobs.pop(trial_id, None)
         text = (result or {}).get("result")
         if job is not None and text:
+            _bring(self._sweep_id, job)
             self._run.on_result(TrialResult.from_data(json.loads(text)))
         elif job is not None and error:
-            self._run.on_result(_leftover(job, "the process that ran the trial died"))
+            self._run.on_result(_lost(self._sweep_id, job))
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: the study is the state."""
@@ -196,8 +222,16 @@ class RunSearcher(Searcher):  # type: ignore[misc] # Ray is untyped
 
     def _next_job(self) -> TrialJob | None:
         busy = {job.host.name for job in self._run.open_jobs}
-        free = [host for host in self._run.sweep.hosts if host.name not in busy]
+        cluster = _CLUSTERS.get(self._sweep_id)
+        hosts = [h for h in self._run.sweep.hosts if cluster is None or cluster.alive(h.name)]
+        self._forsaken_since_s = None if hosts else self._forsaken_since_s or time.monotonic()
+        free = [host for host in hosts if host.name not in busy]
         return self._run.next_job(free[0]) if free else None
+
+    @property
+    def _is_forsaken(self) -> bool:
+        since_s = self._forsaken_since_s
+        return since_s is not None and time.monotonic() - since_s > LONELY_S
 
 
 class BoundScheduler(FIFOScheduler):  # type: ignore[misc] # Ray is untyped
@@ -223,13 +257,23 @@ class BoundScheduler(FIFOScheduler):  # type: ignore[misc] # Ray is untyped
         order = _RUNS[self._sweep_id].on_progress(_progress(job, result))
         if order is not None and not job.stop_path.exists():
             write_json(job.stop_path, order_data(order))
+            if cluster := _CLUSTERS.get(self._sweep_id):
+                cluster.order(job, order)
 
 
-def _tuner(run: SweepRun, state: State, gpus: int) -> tune.Tuner:
-    bundle = {"CPU": 1, HOST_RESOURCE: 1, **({"GPU": gpus} if gpus else {})}
-    resources = tune.PlacementGroupFactory([bundle], strategy="STRICT_PACK")
+def _place(sweep_id: str, config: dict[str, Any]) -> tune.PlacementGroupFactory:
+    """Return what a trial takes: all of its host, so that it runs there and alone."""
+    host: HostSpec = config["job"].host
+    cluster = _CLUSTERS.get(sweep_id)
+    node = cluster.node(host.name) if cluster else None
+    whole = {node.resource: node.share} if node else {HOST_RESOURCE: 1}
+    bundle = {"CPU": 1, **whole, **({"GPU": host.gpus} if host.gpus else {})}
+    return tune.PlacementGroupFactory([bundle], strategy="STRICT_PACK")
+
+
+def _tuner(run: SweepRun, state: State) -> tune.Tuner:
     return tune.Tuner(
-        tune.with_resources(ServerTrial, resources),
+        tune.with_resources(ServerTrial, functools.partial(_place, run.sweep_id)),
         tune_config=tune.TuneConfig(
             search_alg=RunSearcher(run.sweep_id),
             scheduler=BoundScheduler(run.sweep_id),
@@ -287,9 +331,39 @@ def _progress(job: TrialJob, report: dict[str, Any]) -> TrialProgress:
     )
 
 
+def _job_here(config: dict[str, Any]) -> TrialJob:
+    """Return the trial as it is on this machine, which may not be the driver's."""
+    job: TrialJob = config["job"]
+    if not config["folder"]:
+        return job
+    folder = Path(config["folder"]).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    host_folder = job.host.folder and str(Path(job.host.folder).expanduser())
+    return replace(job, folder=folder, host=replace(job.host, folder=host_folder))
+
+
+def _bring(sweep_id: str, job: TrialJob) -> bool:
+    """Bring the files of a trial from its machine, if it ran on another."""
+    cluster = _CLUSTERS.get(sweep_id)
+    return cluster is not None and cluster.bring(job)
+
+
+def _lost(sweep_id: str, job: TrialJob) -> TrialResult:
+    """Return the end of a trial whose process, or whose machine, is gone."""
+    cluster = _CLUSTERS.get(sweep_id)
+    if cluster is None:
+        return _leftover(job, "the process that ran the trial died")
+    if not cluster.alive(job.host.name):
+        return _leftover(job, f"host {job.host.name} was lost")
+    cluster.reap(job.host.name, sweep_id, job.trial)
+    cluster.bring(job)
+    return _leftover(job, f"the process that ran the trial died, or host {job.host.name} did")
+
+
 def _collect(run: SweepRun) -> None:
     """Take the results of trials that Tune cut off."""
     for job in run.open_jobs:
+        _bring(run.sweep_id, job)
         run.on_result(_leftover(job, "the sweep was interrupted", Outcome.CANCELLED))
 
 

@@ -130,6 +130,8 @@ def _host_problems(sweep: Sweep, host: HostSpec, gpus: int) -> list[Problem]:
     field = f"hosts.{host.name}"
     if host.engine is EngineName.EMULATED:
         return [*found, *emulation_problems(host, field)]
+    if host.elsewhere:
+        return found
     if host.gpus > gpus:
         why = f"it asks for {host.gpus} GPUs and this machine has {gpus}"
         mend = "Run it where the GPUs are, or try it with `--engine emulated`."

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 
@@ -16,7 +17,7 @@ from infra import reaper
 from infra.host_lock import owner_text
 from infra.probing.facts import HostFacts
 from infra.redaction import RedactingFilter
-from orchestrator.choices import Driver, HostChoice
+from orchestrator.choices import THIS_MACHINE, ClusterChoice, Driver, HostChoice
 from orchestrator.continuing import Chosen, Wish, choose
 from orchestrator.display import follower_for
 from orchestrator.events import Follower
@@ -34,7 +35,7 @@ from orchestrator.screening import refusals
 from orchestrator.search.known import KnownHost, KnownRules
 from orchestrator.search.study import StudySearch
 from orchestrator.signals import Interrupts
-from orchestrator.state import State
+from orchestrator.state import State, new_sweep_id
 from orchestrator.stories import ending
 from orchestrator.sweep_run import Attendants, Past, RepeatingSearch, SweepRun
 from orchestrator.tallying import counted
@@ -52,6 +53,9 @@ from sweeps.hosts import HostSpec
 from sweeps.problems import BadInputError, Problem
 from sweeps.results import TrialResult
 from sweeps.sweep import Sweep
+
+if TYPE_CHECKING:
+    from orchestrator.cluster.lent import Cluster
 
 logger = logging.getLogger(__name__)
 
@@ -72,11 +76,40 @@ def run_sweep(
     *,
     driver: Driver,
     wish: Wish = Wish.AUTO,
+    machines: ClusterChoice = THIS_MACHINE,
 ) -> int:
-    """Run a sweep to its end and return the exit code. Raises BadInputError before it starts."""
+    """Run a sweep to its end and return the exit code.
+
+    Raises BadInputError before it starts, and HostError where a machine cannot be had.
+    """
+    if machines.is_local:
+        return _run_sweep(space_file, state_dir, choice, trials, driver, wish, None)
+    _refuse_other_drivers(driver)
+    from orchestrator.cluster.bringing import lent_hosts
+
+    with lent_hosts(machines, State(state_dir), new_sweep_id("cluster")) as cluster:
+        return _run_sweep(space_file, state_dir, choice, trials, driver, wish, cluster)
+
+
+def _refuse_other_drivers(driver: Driver) -> None:
+    if driver is not Driver.RAY:
+        why = "several machines are moved by Ray"
+        raise bad_option("--driver", driver.value, why, "Leave it out.")
+
+
+def _run_sweep(
+    space_file: Path,
+    state_dir: Path,
+    choice: HostChoice,
+    trials: int | None,
+    driver: Driver,
+    wish: Wish,
+    cluster: "Cluster | None",
+) -> int:
     state = State(state_dir)
     uri = tracking_uri(state.mlflow_uri)
-    sweep, facts = load_probed(space_file, choice, state)
+    probe = partial(cluster.probe_all, choice) if cluster else None
+    sweep, facts = load_probed(space_file, choice, state, probe)
     if driver is Driver.SIMULATED:
         _refuse_simulation(sweep, space_file)
     if is_remote(uri) and (why := check_store(uri, state.artifact_root, EXPERIMENT)):
@@ -96,11 +129,14 @@ def run_sweep(
             card = {**_card(state, sweep, space_file, chosen), "driver": driver.value}
             state.write_card(sweep_id, {**card, "status": "running"})
             _log_to(state.sweep_folder(sweep_id) / "driver.log")
+            if cluster is not None:
+                cluster.occupy(facts, owner_text(sweep_id, state.root), state.sweep_ids())
             hosts = [_with_folder(host, state) for host in sweep.hosts]
             ready = replace(sweep, hosts=hosts)
             # A sweep that was sent is shown where it was sent from.
+            mover = _Mover(driver, cluster)
             told = _Told(uri, [] if choice.sent else [follower_for(Console())])
-            status, run = _drive(chosen, ready, state, driver, facts, left, told)
+            status, run = _drive(chosen, ready, state, mover, facts, left, told)
             state.write_card(sweep_id, {**card, "status": status, **ending(run)})
             ranking = ranking_of(sweep.objective, run.results)
             shown_dir = Path(choice.sent.fetched) if choice.sent else state_dir
@@ -112,7 +148,9 @@ def run_sweep(
 
 def _with_folder(host: HostSpec, state: State) -> HostSpec:
     """Give an emulated host its memory from server to server."""
-    return replace(host, folder=str(state.host_folder(host.name))) if host.emulated else host
+    if host.elsewhere or not host.emulated:
+        return host
+    return replace(host, folder=str(state.host_folder(host.name)))
 
 
 def _refuse_simulation(sweep: Sweep, space_file: Path) -> None:
@@ -129,6 +167,14 @@ class _Told:
 
     uri: str
     followers: Sequence[Follower]
+
+
+@dataclass(frozen=True, slots=True)
+class _Mover:
+    """What moves the trials, and on which machines; None: on this one."""
+
+    driver: Driver
+    cluster: "Cluster | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +206,14 @@ def _drive(
     chosen: Chosen,
     sweep: Sweep,
     state: State,
-    driver: Driver,
+    mover: "_Mover",
     facts: Mapping[str, HostFacts],
     left: _Left,
     told: _Told,
 ) -> tuple[str, SweepRun]:
     interrupts = Interrupts(lambda: _end_at_once(chosen.sweep_id))
     with interrupts.heard():
-        return _driven(chosen, sweep, state, driver, facts, left, told, interrupts)
+        return _driven(chosen, sweep, state, mover, facts, left, told, interrupts)
 
 
 def _end_at_once(sweep_id: str) -> NoReturn:
@@ -182,7 +228,7 @@ def _driven(
     chosen: Chosen,
     sweep: Sweep,
     state: State,
-    driver: Driver,
+    mover: "_Mover",
     facts: Mapping[str, HostFacts],
     left: _Left,
     told: _Told,
@@ -210,7 +256,7 @@ def _driven(
     attendants = Attendants(tracker, told.followers)
     past = Past(results, sum(result.gpu_hours for result in chosen.aside))
     run = SweepRun(sweep_id, sweep, state, search, attendants, health, fingerprints, past)
-    return _to_the_end(run, state, driver, tracker, interrupts), run
+    return _to_the_end(run, state, mover, tracker, interrupts), run
 
 
 def run_given(
@@ -237,25 +283,27 @@ def run_given(
         run = SweepRun(sweep_id, ready, state, search, attendants, fingerprints=fingerprints)
         interrupts = Interrupts(lambda: _end_at_once(sweep_id))
         with interrupts.heard():
-            status = _to_the_end(run, state, driver, tracker, interrupts)
+            status = _to_the_end(run, state, _Mover(driver), tracker, interrupts)
         state.write_card(sweep_id, {**card, "status": status})
     return status, run
 
 
 def _to_the_end(
-    run: SweepRun, state: State, driver: Driver, tracker: Tracker, interrupts: Interrupts
+    run: SweepRun, state: State, mover: "_Mover", tracker: Tracker, interrupts: Interrupts
 ) -> str:
     run.start()
     status = "failed"
     try:
         with watched(lambda: run.turns, state.sweep_folder(run.sweep_id) / "driver.log"):
-            _run_driver(run, state, driver, interrupts)
+            _run_driver(run, state, mover, interrupts)
         status = "finished" if run.is_over else "interrupted"
         status = "ended early" if run.health.trouble else status
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
         reaper.reap(run.sweep_id)
+        if mover.cluster is not None:
+            mover.cluster.reap_all(run.sweep_id)
         close_open(run, state)
         run.end(status, _review(run, state, status))
         closed = tracker.close(TRACKER_CLOSE_S)
@@ -276,12 +324,12 @@ def _review(run: SweepRun, state: State, status: str) -> SweepReview | None:
         return None
 
 
-def _run_driver(run: SweepRun, state: State, driver: Driver, interrupts: Interrupts) -> None:
-    match driver:
+def _run_driver(run: SweepRun, state: State, mover: "_Mover", interrupts: Interrupts) -> None:
+    match mover.driver:
         case Driver.RAY:
             from orchestrator import ray_driver
 
-            ray_driver.drive(run, state, interrupts)
+            ray_driver.drive(run, state, interrupts, mover.cluster)
         case Driver.SERIAL:
             from orchestrator import serial_driver
             from orchestrator.tools import local_tools

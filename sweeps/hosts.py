@@ -36,6 +36,8 @@ class HostSpec:
     """File that tells an emulated host what goes wrong."""
     folder: str | None = None
     """Where an emulated host keeps what its servers share. It changes nothing that is measured."""
+    elsewhere: bool = False
+    """It is another machine than the driver's: what can be said of it was asked there."""
 
     @property
     def emulated(self) -> bool:

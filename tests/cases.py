@@ -24,6 +24,8 @@ CASES: dict[str, tuple[str, ...]] = {
         "tests/orchestrator/test_ray_driver.py::test_failing_hooks_never_end_a_sweep",
     ),
     "O-31": (  # trials stay pending without end
+        "tests/e2e/test_cluster.py::test_a_lost_host_is_replaced_and_used_again",
+        "tests/e2e/test_cluster.py::test_hosts_that_cannot_be_had_are_named_before_anything_starts",
         "tests/orchestrator/test_space_file.py::"
         "test_sglang_without_gpus_is_refused_with_the_way_out",
     ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import click
 import typer
 
-from orchestrator.choices import Driver, HostChoice, Sent
+from orchestrator.choices import ClusterChoice, Driver, HostChoice, Sent
 from orchestrator.cli.hosts import DEFAULT_INVENTORY, Inventory
 from orchestrator.cli.options import (
     DEFAULT_STATE,
@@ -23,7 +23,7 @@ from orchestrator.cli.options import (
     print_problems,
 )
 from orchestrator.cli.remote import Detach, Elsewhere, OnHost, Patience, Send, sweep_on
-from orchestrator.exit_codes import BAD_INPUT, INTERRUPTED, worst
+from orchestrator.exit_codes import BAD_INPUT, INTERRUPTED, NOT_READY, worst
 from sweeps.hosts import EngineName
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
     ] = False,
     new: Annotated[bool, typer.Option("--new", help="Begin another sweep.")] = False,
     host: OnHost = None,
+    hosts: Annotated[
+        str, typer.Option(help="Several machines of the inventory, with commas: over Ray.")
+    ] = "",
+    ray_address: Annotated[
+        str, typer.Option(help="The nodes with GPUs of a Ray cluster that is there.")
+    ] = "",
     inventory: Inventory = DEFAULT_INVENTORY,
     detach: Detach = False,
     patience: Patience = None,
@@ -56,6 +62,7 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
     The last sweep of the same file goes on if it did not come to its end. With --host it runs on
     that host, whatever happens here: Ctrl-C only ends the following.
     """
+    from infra.host import HostError
     from orchestrator.continuing import EditedError, Wish
     from orchestrator.sweeping import run_sweep
 
@@ -70,14 +77,23 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
         options += [] if trials is None else ["--trials", str(trials)]
         where = Elsewhere(host, inventory, detach, patience, send or [])
         sweep_on(where, space_file, state_dir, choice, options)
+    names = tuple(filter(None, (name.strip() for name in hosts.split(","))))
+    machines = ClusterChoice(names, inventory, ray_address)
     with bad_input_exits():
         try:
-            code = run_sweep(space_file, state_dir, choice, trials, driver=driver, wish=wish)
+            code = run_sweep(
+                space_file, state_dir, choice, trials, driver=driver, wish=wish, machines=machines
+            )
         except EditedError as edited:
             answer = _answer(edited) if edited.can_continue else None
             if answer is None:
                 raise
-            code = run_sweep(space_file, state_dir, choice, trials, driver=driver, wish=answer)
+            code = run_sweep(
+                space_file, state_dir, choice, trials, driver=driver, wish=answer, machines=machines
+            )
+        except HostError as error:
+            typer.echo(str(error), err=True)
+            code = NOT_READY
         except KeyboardInterrupt:
             typer.echo("interrupted before the first trial", err=True)
             code = INTERRUPTED

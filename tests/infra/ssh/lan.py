@@ -267,7 +267,7 @@ def lan() -> Iterator[Lan]:
 @contextmanager
 def _number() -> Iterator[int]:
     """Take a subnet that no other test of this machine has; it ends with this process."""
-    place = Path(tempfile.gettempdir()) / "orch-test-lans"
+    place = Path("/tmp/orch-test-lans")  # whatever TMPDIR says: the network is one
     place.mkdir(exist_ok=True)
     for number in range(1, _SUBNETS):
         if lock := FileLock.take(place / f"{number}.lock"):

@@ -1,0 +1,84 @@
+"""Ray's head on this machine, under a guard: it ends with whoever started it."""
+
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.cluster.words import TOKEN_VARIABLE, VARIABLES, head_words
+from infra.host import Command, Host, HostError, Process
+
+READY_S = 120.0
+"""Wall seconds for the head to answer."""
+_STOP_S = 10.0
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A head that answers."""
+
+    address: str
+    """`IP:PORT`, as every host reaches it."""
+    token: str = field(repr=False)
+
+
+@contextmanager
+def head_here(
+    host: Host, own_address: str, token: str, sweep: str, log_path: Path
+) -> Iterator[Head]:
+    """Run a head until the end of the block. Raises HostError."""
+    port = _free_port(own_address)
+    with tempfile.TemporaryDirectory(prefix="orr", dir="/tmp", ignore_cleanup_errors=True) as place:
+        process = host.start(
+            Command(
+                argv=head_words(sys.executable, own_address, port, place),
+                env=VARIABLES,
+                hidden={TOKEN_VARIABLE: token},
+                inherit=("PATH", "HOME", "LANG", "LD_LIBRARY_PATH"),
+                log_path=log_path,
+                sweep=sweep,
+                trial="ray-head",
+                grace_s=_STOP_S,
+            )
+        )
+        try:
+            _await(process, own_address, port)
+            yield Head(f"{own_address}:{port}", token)
+        finally:
+            process.stop()
+
+
+def own_address_towards(address: str) -> str:
+    """Return the address by which this machine reaches another. Raises HostError."""
+    try:
+        family, _, _, _, there = socket.getaddrinfo(address, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(there)  # nothing is sent
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise HostError(f"no way to {address} is known here: {error}") from error
+
+
+def _free_port(address: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+
+
+def _await(process: Process, address: str, port: int) -> None:
+    until_s = time.monotonic() + READY_S
+    while time.monotonic() < until_s:
+        if process.poll() is not None:
+            break
+        try:
+            with socket.create_connection((address, port), timeout=2.0):
+                return
+        except OSError:
+            time.sleep(_LOOK_S)
+    told = " / ".join(process.log_tail(3))
+    raise HostError(f"Ray's head did not come up at {address}:{port}: {told}")

@@ -1,0 +1,1 @@
+"""Sweeps over several machines: which are lent, how they are reached, and what comes back."""

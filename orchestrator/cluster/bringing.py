@@ -1,0 +1,215 @@
+"""Lends the hosts of a sweep: brought into a Ray cluster over SSH, or those of another's."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.cluster.head import Head, head_here, own_address_towards
+from infra.cluster.node import ClusterNode
+from infra.cluster.words import TOKEN_VARIABLE, VARIABLES, new_token
+from infra.host import HostError
+from infra.inventory import HostEntry, load_inventory
+from infra.local_host import LocalHost
+from infra.remote import RemoteError
+from infra.ssh.config import route
+from infra.ssh.remote import SshRemote
+from orchestrator.choices import ClusterChoice
+from orchestrator.hosts.reaching import in_parallel
+from orchestrator.refusals import bad_option
+from orchestrator.state import State
+from sweeps.hosts import HostSpec
+from sweeps.problems import BadInputError, Problem
+
+if TYPE_CHECKING:
+    from orchestrator.cluster.lent import Cluster
+
+logger = logging.getLogger(__name__)
+
+JOIN_S = 180.0
+"""Wall seconds for all hosts to be in the cluster."""
+CHECK_S = 90.0
+_LOOK_S = 0.5
+_STATE_THERE = ".orchestrator/state"
+
+
+class NotLentError(HostError):
+    """Hosts that were asked for cannot be had; the message says which, and why."""
+
+
+@contextmanager
+def lent_hosts(choice: ClusterChoice, state: State, mark: str) -> Iterator["Cluster | None"]:
+    """Lend the hosts that were asked for until the end of the block; None: this machine's own.
+
+    Raises BadInputError, and NotLentError where a host cannot be had.
+    """
+    if choice.ray_address:
+        with _existing(choice.ray_address) as cluster:
+            yield cluster
+    elif choice.hosts:
+        with _over_ssh(choice, state, mark) as cluster:
+            yield cluster
+    else:
+        yield None
+
+
+@contextmanager
+def _over_ssh(choice: ClusterChoice, state: State, mark: str) -> Iterator["Cluster"]:
+    inventory = load_inventory(choice.inventory)
+    entries = inventory.chosen(choice.hosts)
+    _refuse_passages(entries, inventory.source)
+    with ExitStack() as stack:
+        nodes = []
+        for entry in entries:
+            hops = route(entry, inventory)
+            if len(hops) > 1:
+                raise _indirect(entry, inventory.source)
+            remote = stack.enter_context(closing(SshRemote(entry.name, hops)))
+            nodes.append(ClusterNode(entry, remote, hops[-1].address))
+        _check(nodes, inventory.source)
+        _set_token(token := new_token())
+        own = own_address_towards(nodes[0].address)
+        log_path = state.root.absolute() / "ray-head.log"
+        head = stack.enter_context(head_here(LocalHost(), own, token, mark, log_path))
+        stack.callback(_all_leave, nodes)
+        _all_join(nodes, head)
+        yield stack.enter_context(_joined(nodes, head))
+
+
+@contextmanager
+def _joined(nodes: Sequence[ClusterNode], head: Head) -> Iterator["Cluster"]:
+    """Join as the driver, wait for the nodes, and look after them."""
+    from orchestrator import ray_nodes
+    from orchestrator.cluster.lent import Cluster, Offer
+
+    by_name = {node.entry.name: node for node in nodes}
+    ray_nodes.connect(head.address)
+    try:
+        _await_all(nodes, ray_nodes.nodes_by_host)
+        offers = {name: Offer(node.entry.spec(), node.ours.state) for name, node in by_name.items()}
+
+        def revive(name: str) -> None:
+            node = by_name[name]
+            if not node.is_up():
+                node.join(head)
+
+        cluster = Cluster(head.address, offers, ray_nodes.nodes_by_host, revive)
+        cluster.open()
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+    finally:
+        ray_nodes.disconnect()
+
+
+@contextmanager
+def _existing(address: str) -> Iterator["Cluster"]:
+    """Take the nodes with GPUs of a cluster that somebody else keeps; nothing of SSH is needed."""
+    import infra
+    import orchestrator
+    import search_spaces
+    import sweeps
+    from orchestrator import ray_nodes
+    from orchestrator.cluster.lent import Cluster, Offer
+
+    try:
+        ray_nodes.connect(address, [infra, orchestrator, search_spaces, sweeps])
+    except HostError as error:
+        mend = "Name one as Ray does, such as 10.0.0.1:6379; `auto` finds one on this machine."
+        raise bad_option("--ray-address", address, str(error), mend) from error
+    try:
+        found = ray_nodes.nodes_with_gpus()
+        if not found:
+            mend = "Start its nodes with --num-gpus."
+            raise bad_option("--ray-address", address, "no node there has a GPU", mend)
+        offers = {
+            name: Offer(HostSpec(name=name, gpus=node.gpus), str(Path("~") / _STATE_THERE))
+            for name, node in found.items()
+        }
+        cluster = Cluster(address, offers, ray_nodes.nodes_with_gpus)
+        cluster.open()
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+    finally:
+        ray_nodes.disconnect()
+
+
+def _refuse_passages(entries: Sequence[HostEntry], source: str) -> None:
+    problems = [
+        Problem(f"hosts.{entry.name}.gpus", "0", "no trial can run there", "Leave it out.")
+        for entry in entries
+        if not entry.serves
+    ]
+    if problems:
+        raise BadInputError(source, problems)
+
+
+def _indirect(entry: HostEntry, source: str) -> BadInputError:
+    why = "Ray's machines must reach each other, and a jump host leads to this one"
+    mend = f"Start the sweep from a machine beside it, or there: `sweep --host {entry.name}`."
+    return BadInputError(source, [Problem(f"hosts.{entry.name}.jump", entry.address, why, mend)])
+
+
+def _check(nodes: Sequence[ClusterNode], source: str) -> None:
+    """See that all can be reached and have what is here; all troubles are told at once."""
+
+    def differences(node: ClusterNode) -> list[str]:
+        try:
+            return node.differences()
+        except RemoteError as error:
+            return [str(error)]
+
+    late = [[f"no answer within {CHECK_S:g} s"] for _ in nodes]
+    found = in_parallel([partial(differences, node) for node in nodes], late, CHECK_S)
+    told = [
+        f"host {node.entry.name}: {'; '.join(trouble)}"
+        for node, trouble in zip(nodes, found, strict=True)
+        if trouble
+    ]
+    if told:
+        raise NotLentError("\n".join(told))
+
+
+def _set_token(token: str) -> None:
+    os.environ.update(VARIABLES)
+    os.environ[TOKEN_VARIABLE] = token
+
+
+def _all_join(nodes: Sequence[ClusterNode], head: Head) -> None:
+    def join(node: ClusterNode) -> str:
+        try:
+            node.join(head)
+        except RemoteError as error:
+            return str(error)
+        return ""
+
+    late = ["it could not be started in time" for _ in nodes]
+    found = in_parallel([partial(join, node) for node in nodes], late, CHECK_S)
+    told = [f"host {n.entry.name}: {why}" for n, why in zip(nodes, found, strict=True) if why]
+    if told:
+        raise NotLentError("\n".join(told))
+
+
+def _await_all(nodes: Sequence[ClusterNode], look: Callable[[], object]) -> None:
+    until_s = time.monotonic() + JOIN_S
+    missing = {node.entry.name for node in nodes}
+    while missing and time.monotonic() < until_s:
+        missing -= set(look())  # type: ignore[call-overload] # a mapping by names
+        time.sleep(_LOOK_S if missing else 0.0)
+    if missing:
+        names = ", ".join(sorted(missing))
+        raise NotLentError(
+            f"{names} did not join the cluster within {JOIN_S:g} s: is the way from there to this "
+            "machine open? See ray-node.log in the folder of ours there"
+        )
+
+
+def _all_leave(nodes: Sequence[ClusterNode]) -> None:
+    in_parallel([partial(node.leave) for node in nodes], [None for _ in nodes], CHECK_S)
