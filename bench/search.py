@@ -11,7 +11,10 @@ accept length of what drafts.
   that never hold count as 104, the cost of 120 trials.
 - `…_near_…`: share of sweeps whose recommendation is within 2 % of the best.
 - `speculation` and `plain`: worlds where it wins by more than 2 %.
-- `…_gain_error_…`: mean error of the reported gain. `…_good_stopped_…`: share of the trials of
+- `predicted` knows accept lengths by replay, `ours` does not, and `smooth` does not take step times
+  apart either.
+- `…_gain_error_…`: mean error of the reported gain; `…_gain_covered_…`: share of its 95 % intervals
+  that hold the truth. `…_good_stopped_…`: share of the trials of
   configurations within 2 % of the best that early stopping ended.
 
 The planner was tuned on random hosts of TUNING_SEEDS. Those of HELD_SEEDS are what is printed.
@@ -35,24 +38,29 @@ from rich.table import Table
 from reporting.program import Figures, run, spread
 from search_worlds.accept import FULL, OUT, QUICK, Grid, accept_table, keep
 from search_worlds.hosts import PROMPTS, Setting, main_settings, random_setting
+from search_worlds.recorded import Recorded
 from search_worlds.scoring import CAP_STARTS, NEVER_GPU_HOURS, Score, sweep
 from search_worlds.strategies import Asha, Listed, Ours, Staged, Strategy, floor, grid
 from search_worlds.trials import draw
 from search_worlds.world import World
 from sweeps.results import TrialResult
 from sweeps.sampling import valid_samples
-from sweeps.search.planner import Planner
+from sweeps.search.planner import NO_FORESIGHT, Foresight, Planner
 from sweeps.search.steps import Purpose, Taste
 from sweeps.values import digest
 
-TUNING_SEEDS = range(120)
-HELD_SEEDS = range(2000, 2120)
+TUNING_SEEDS = range(3000, 3120)
+HELD_SEEDS = range(7000, 7120)
 SEEDS_PER_WORLD = 20
 SEEDS_PER_WORLD_OF_OTHERS = 3
 """The others are slower and need not be told from each other so finely."""
 RECORDED = 2
 """Raise it when worlds, noise or the other strategies change: their sweeps are kept."""
-STRATEGIES = ("ours", "tpe", "tpe_stop", "asha", "random", "staged", "grid", "floor")
+STRATEGIES = (
+    "predicted", "ours", "smooth", "tpe", "tpe_stop", "asha", "random", "staged", "grid", "floor",
+)  # fmt: skip
+OWN = ("predicted", "ours", "smooth")
+"""What changes with the code, so that its sweeps are not kept."""
 WINS = 0.02
 WORKERS = 2
 SUGGESTIONS, OPENING = 5, 6
@@ -77,7 +85,7 @@ class Task:
 def measure(quick: bool) -> Figures:
     """Run all sweeps and return the figures; the table goes to standard error."""
     if quick:
-        names = ("ours", "random", "floor")
+        names = ("predicted", "ours", "random", "floor")
         return {**_summary(_scores(list(_quick_tasks())), names), **suggestions(200, QUICK)}
     for prompts in PROMPTS:
         accept_table(prompts, FULL)
@@ -117,7 +125,7 @@ def main_tasks(strategies: Iterable[str]) -> Iterator[Task]:
     """Yield the sweeps on truths S, M and G."""
     for setting in main_settings():
         for strategy in strategies:
-            if strategy == "ours":
+            if strategy in OWN:
                 yield Task(setting, strategy, tuple(range(SEEDS_PER_WORLD)))
             else:
                 for seed in range(SEEDS_PER_WORLD_OF_OTHERS):
@@ -134,14 +142,14 @@ def random_tasks(strategies: Iterable[str], seeds: Iterable[int]) -> Iterator[Ta
 def perform(task: Task) -> list[Score]:
     """Run the sweeps of a task, or read what is kept of them."""
     path = OUT / "sweeps" / f"{task.key}.json"
-    if task.strategy != "ours" and path.is_file():
+    if task.strategy not in OWN and path.is_file():
         return [Score(**score) for score in json.loads(path.read_text())]
     world = World(task.setting, task.grid)
     scores = [
         sweep(world, _strategy(task.strategy, world, seed), task.strategy, seed, CAP_STARTS)
         for seed in task.seeds
     ]
-    if task.strategy != "ours" and task.grid == FULL:
+    if task.strategy not in OWN and task.grid == FULL:
         keep(path, [asdict(score) for score in scores])
     return scores
 
@@ -177,8 +185,12 @@ def _scores(tasks: Sequence[Task]) -> list[Score]:
 
 def _strategy(name: str, world: World, seed: int) -> Strategy:
     match name:
-        case "ours" | "predicted":
-            return Ours(world, seed, CAP_STARTS, predicts=name == "predicted")
+        case "ours":
+            return Ours(world, seed, CAP_STARTS, Foresight())
+        case "predicted":
+            return Ours(world, seed, CAP_STARTS, Foresight(Recorded(world, seed)))
+        case "smooth":
+            return Ours(world, seed, CAP_STARTS, NO_FORESIGHT)
         case "tpe" | "tpe_stop":
             from search_worlds.tpe import Tpe  # Optuna is slow to import
 
@@ -199,7 +211,7 @@ def _quick_tasks() -> Iterator[Task]:
     wanted = {"M+ipc/joint/chat", "M/ngram/code", "G+ipc/ngram/code"}
     for setting in main_settings():
         if setting.name in wanted:
-            for strategy in ("ours", "random", "floor"):
+            for strategy in ("predicted", "ours", "random", "floor"):
                 yield Task(setting, strategy, QUICK_SEEDS, QUICK)
 
 
@@ -263,17 +275,31 @@ def _summary(scores: Sequence[Score], strategies: Iterable[str]) -> dict[str, fl
                 figures[f"{head}_hold_mean_gpu_hours"] = fmean(_hours(group))
                 figures[f"{head}_near_ratio"] = _share(s.near for s in group)
                 figures[f"{head}_sweeps_count"] = len(group)
-    ours = [s for s in scores if s.strategy == "ours"]
-    groups = _groups(ours)
-    figures["ours_plain_named_ratio"] = _share(s.plain_named for s in groups["plain"])
-    named = _share(not s.plain_named for s in groups["speculation"])
-    figures["ours_speculation_named_ratio"] = named
-    errors = [s.gain_error for s in ours if s.gain_error is not None]
-    figures["ours_gain_error_ratio"] = fmean(errors) if errors else 0.0
-    good = sum(s.good_trials for s in ours)
-    figures["ours_good_stopped_ratio"] = sum(s.good_stopped for s in ours) / max(1, good)
-    figures["ours_slowest_suggestion_s"] = max(s.suggest_s for s in ours)
+    for strategy in OWN:
+        figures |= _own_figures(strategy, [s for s in scores if s.strategy == strategy])
     return figures
+
+
+def _own_figures(name: str, scores: Sequence[Score]) -> dict[str, float]:
+    """Return what is asked of our own search beside how long it takes."""
+    if not scores:
+        return {}
+    groups = _groups(scores)
+    errors = [s.gain_error for s in scores if s.gain_error is not None]
+    held = [s.gain_covered for s in scores if s.gain_covered is not None]
+    good = sum(s.good_trials for s in scores)
+    hours = sorted(s.gpu_hours for s in scores)
+    return {
+        f"{name}_plain_named_ratio": _share(s.plain_named for s in groups["plain"]),
+        f"{name}_speculation_named_ratio": _share(not s.plain_named for s in groups["speculation"]),
+        f"{name}_gain_error_ratio": fmean(errors) if errors else 0.0,
+        f"{name}_gain_covered_ratio": _share(held),
+        f"{name}_good_stopped_ratio": sum(s.good_stopped for s in scores) / max(1, good),
+        f"{name}_starts_count": float(sorted(s.starts for s in scores)[len(scores) // 2]),
+        f"{name}_sweep_gpu_hours": hours[len(hours) // 2],
+        f"{name}_sweep_q90_gpu_hours": hours[int(0.9 * len(hours))],
+        f"{name}_slowest_suggestion_s": max(s.suggest_s for s in scores),
+    }
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from infra.sglang.flags import NEWEST
 from orchestrator.early_stop import EarlyStop
 from orchestrator.events import Follower, SweepStart, Tally
 from orchestrator.files import read_json, write_json
+from orchestrator.foretelling import PREDICTIONS_FILE, Foretelling
 from orchestrator.goals import ranking_of
 from orchestrator.health import SweepHealth
 from orchestrator.hooks import Hooks
@@ -131,6 +132,10 @@ class SweepRun:
         self._began_s = time.monotonic()
         self._exhausted = False
         self._early_stop = EarlyStop(sweep, search.planner)
+        self._foretelling = Foretelling(
+            state.sweep_folder(sweep_id) / PREDICTIONS_FILE, search.planner,
+            emulated=any(host.emulated for host in sweep.hosts),
+        )  # fmt: skip
         self.health = health or SweepHealth(sweep, len(self._results))
         self.health.look(self._results)
         self._fingerprints = fingerprints or {}
@@ -188,6 +193,7 @@ class SweepRun:
         logger.info("sweep=%s trial=%s starts: %s", self.sweep_id, job.trial, job.config)
         self._open[job.trial] = (job, proposal)
         self._early_stop.begin(job, self._results)
+        self._foretelling.begin(job.number, job.config, self._results)
         card = trial_card(
             self._card, job.trial, job.number, job.config, job.purpose.value,
             emulated=host.emulated,
@@ -281,7 +287,8 @@ class SweepRun:
         keep_recording(self._state, job.recording_path)
         plain = first_plain(self._standing.plain_on(result.host), result.host)
         notes = notes_of(result, plain, self.sweep.workload)
-        judged = replace(result, notes=(*result.notes, *notes))
+        wrong = self._foretelling.disagreement(result)
+        judged = replace(result, notes=(*result.notes, *notes, *filter(None, [wrong])))
         outputs = _outputs(job.outputs_path)
         if outputs and result.config.is_plain and result.host not in self._references:
             self._references[result.host] = outputs

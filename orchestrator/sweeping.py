@@ -17,11 +17,13 @@ from infra import reaper
 from infra.host_lock import owner_text
 from infra.probing.facts import HostFacts
 from infra.redaction import RedactingFilter
+from infra.sglang.flags import NEWEST
 from orchestrator.choices import THIS_MACHINE, ClusterChoice, Driver, HostChoice
 from orchestrator.continuing import Chosen, Wish, choose
 from orchestrator.display import follower_for
 from orchestrator.events import Follower
 from orchestrator.exit_codes import DONE, INTERRUPTED, NO_TRIAL
+from orchestrator.foretelling import LateAccepts
 from orchestrator.goals import ranking_of
 from orchestrator.health import RETRYABLE, SweepHealth
 from orchestrator.host_check import load_probed
@@ -29,6 +31,7 @@ from orchestrator.host_locks import hosts_locked
 from orchestrator.interrupted import close_interrupted, close_open
 from orchestrator.pages import print_summary
 from orchestrator.rebuild import recover
+from orchestrator.recorder import accept_source
 from orchestrator.refusals import bad_option, locked
 from orchestrator.reviews import sweep_review
 from orchestrator.screening import refusals
@@ -248,7 +251,9 @@ def _driven(
     hosts = [KnownHost(name, found.version, found.machine) for name, found in facts.items()]
     fingerprints = {name: found.fingerprint for name, found in facts.items()}
     screened = refusals(state, fingerprints)
-    guide = KnownRules(sweep, hosts, lambda c: health.why_closed(c) or screened(c))
+    guide = KnownRules(
+        sweep, hosts, lambda c: health.why_closed(c) or screened(c), _accepts(sweep, state)
+    )
     search = StudySearch(
         sweep, state.study_path, sweep_id, results, guide,
         again=to_try_again(results, RETRYABLE), first_number=state.next_number(sweep_id),
@@ -322,6 +327,16 @@ def _review(run: SweepRun, state: State, status: str) -> SweepReview | None:
     except (OSError, BadInputError) as error:
         logger.warning("sweep=%s the tracker is not told what it came to: %s", run.sweep_id, error)
         return None
+
+
+def _accepts(sweep: Sweep, state: State) -> LateAccepts:
+    """Return who knows accept lengths once plain decode of such a sweep was recorded."""
+    host = sweep.hosts[0]
+    version = host.version or NEWEST
+    return LateAccepts(
+        state.recordings_path,
+        lambda: accept_source(state, sweep, version, emulated=host.emulated),
+    )
 
 
 def _run_driver(run: SweepRun, state: State, mover: "_Mover", interrupts: Interrupts) -> None:

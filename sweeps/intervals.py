@@ -25,6 +25,12 @@ class Interval:
     high: float | None
 
 
+def from_log(mean: float, variance: float) -> Interval:
+    """Return the number and interval of a normal logarithm."""
+    half = 1.96 * sqrt(variance)
+    return Interval(exp(mean), exp(mean - half), exp(mean + half))
+
+
 Parts = Sequence[tuple[float, float]]
 """What is counted and what it is divided by, in each of some parts of a whole."""
 

@@ -126,6 +126,9 @@ class Sweep:
     taste: Taste = field(default_factory=Taste)
     early_stopping: bool = True
     stop_rule: str = BOUND
+    prediction: bool = True
+    """Compute accept lengths from recorded output and take step times apart; False searches by what
+    was measured alone."""
     keep_inert: bool = False
     """Measure also what differs only in settings that SGLang or NCCL ignores."""
     seed: int = 0

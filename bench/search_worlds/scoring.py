@@ -36,6 +36,8 @@ class Score:
     plain_named: bool
     gain_error: float | None
     """Reported gain over the true one, less 1."""
+    gain_covered: bool | None = None
+    """Whether the stated interval of the gain holds the true one."""
     good_trials: int = 0
     """Early stopping may end them: trials of configurations within 2 % of the best."""
     good_stopped: int = 0
@@ -79,6 +81,7 @@ def sweep(world: World, strategy: Strategy, name: str, seed: int, starts: int) -
         _hold(path, regrets),
         next((h for (h, _), r in zip(path, regrets, strict=True) if r <= NEAR), math.inf),
         hours, len(path), regrets[-1], path[-1][1].is_plain, _gain_error(world, strategy),
+        _gain_covered(world, strategy),
         good, stopped, slowest, purposes,
     )  # fmt: skip
 
@@ -88,6 +91,14 @@ def _hold(path: Sequence[tuple[float, Config]], regrets: Sequence[float]) -> flo
     if not far:
         return path[0][0]
     return path[far[-1] + 1][0] if far[-1] + 1 < len(path) else math.inf
+
+
+def _gain_covered(world: World, strategy: Strategy) -> bool | None:
+    stated = strategy.stated
+    if stated is None:
+        return None
+    over, low, high = stated
+    return low <= world.tok_s(strategy.held) / world.tok_s(over) <= high
 
 
 def _gain_error(world: World, strategy: Strategy) -> float | None:

@@ -7,16 +7,14 @@ from typing import Protocol
 
 import numpy as np
 
-from search_worlds.recorded import Recorded
 from search_worlds.trials import Stop
 from search_worlds.world import World, drafts_of, servings_of
 from sweeps.axes import Axis
 from sweeps.config import Config
-from sweeps.prediction.source import NOTHING_KNOWN
 from sweeps.results import TrialResult
 from sweeps.sampling import valid_samples
 from sweeps.search.encoding import values_of
-from sweeps.search.planner import Limits, Planner
+from sweeps.search.planner import Foresight, Limits, Planner
 from sweeps.search.roles import WANTED, width_of
 from sweeps.search.steps import Step
 from sweeps.stopping import decide
@@ -52,15 +50,20 @@ class Strategy(Protocol):
         """The gain that it would report: over what, and how much; None: none."""
         ...
 
+    @property
+    def stated(self) -> tuple[Config, float, float] | None:
+        """The interval of that gain, and over what; None where none is stated."""
+        ...
+
 
 class Ours:
-    """The planner of the project, with or without accept lengths that were replayed."""
+    """The planner of the project, by what it knows before it measures."""
 
-    def __init__(self, world: World, seed: int, trials: int, *, predicts: bool = False) -> None:
-        source = Recorded(world, seed) if predicts else NOTHING_KNOWN
+    def __init__(self, world: World, seed: int, trials: int, foresight: Foresight) -> None:
         self.planner = Planner(
-            world.space, canonical=world.canonical, seed=seed, limits=Limits(trials), source=source
-        )
+            world.space, canonical=world.canonical, seed=seed, limits=Limits(trials),
+            foresight=foresight,
+        )  # fmt: skip
         self.history: list[TrialResult] = []
         self.steps: list[Step] = []
 
@@ -96,6 +99,13 @@ class Ours:
         """The gain of the claim."""
         claim = self.planner.claim(self.history)
         return (claim.gain.over, claim.gain.ratio) if claim and claim.gain else None
+
+    @property
+    def stated(self) -> tuple[Config, float, float] | None:
+        """The interval of the claim."""
+        claim = self.planner.claim(self.history)
+        gain = claim.gain if claim else None
+        return None if gain is None else (gain.over, gain.low, gain.high)
 
 
 class Listed:
@@ -138,6 +148,11 @@ class Listed:
         if self.held == self.plain:
             return None
         return self.plain, max(value for value, _ in self.values) / self.values[0][0]
+
+    @property
+    def stated(self) -> tuple[Config, float, float] | None:
+        """None: a highest single value has no interval."""
+        return None
 
 
 class Staged(Listed):

@@ -7,6 +7,7 @@ Exit codes: 0 done, 2 bad input, 3 no trial, 4 a host is not ready, 5 figures di
 import typer
 
 from orchestrator.cli.hosts import hosts
+from orchestrator.cli.predicting import predict
 from orchestrator.cli.proving import compare, verify
 from orchestrator.cli.remote import attach, fetch, stop
 from orchestrator.cli.replaying import replay
@@ -32,5 +33,6 @@ _COMMANDS = (
 
 for _command in _COMMANDS:
     app.command()(_command)
+app.command()(predict)
 app.command(context_settings=FOREIGN_FLAGS)(emulate)
 app.add_typer(hosts, name="hosts")

@@ -1,10 +1,8 @@
 """The samplers by name, and how one that fails is replaced."""
 
-import importlib.util
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import optuna
@@ -21,7 +19,6 @@ from optuna.samplers import (
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.config import Config
-from sweeps.problems import Problem
 from sweeps.sampling import valid_samples
 from sweeps.space import Space
 
@@ -135,36 +132,19 @@ class SturdySampler(BaseSampler):
             return otherwise()
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """How a sampler is made, of a space and a seed, and the package that it needs, if any."""
-
-    make: Callable[[Space, int], BaseSampler]
-    needs: str = ""
-
-
-SAMPLER_MAKERS: dict[str, Made] = {
-    "tpe": Made(lambda _, seed: TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS)),
-    "gp": Made(lambda _, seed: GPSampler(seed=seed, n_startup_trials=STARTUP_TRIALS), "torch"),
-    "qmc": Made(lambda _, seed: QMCSampler(seed=seed, warn_independent_sampling=False)),
-    "nsga2": Made(lambda _, seed: NSGAIISampler(seed=seed, population_size=STARTUP_TRIALS)),
-    "random": Made(lambda _, seed: RandomSampler(seed=seed)),
-    "grid": Made(GridSampler),
+SAMPLER_MAKERS: dict[str, Callable[[Space, int], BaseSampler]] = {
+    "tpe": lambda _, seed: TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS),
+    "gp": lambda _, seed: GPSampler(seed=seed, n_startup_trials=STARTUP_TRIALS),
+    "qmc": lambda _, seed: QMCSampler(seed=seed, warn_independent_sampling=False),
+    "nsga2": lambda _, seed: NSGAIISampler(seed=seed, population_size=STARTUP_TRIALS),
+    "random": lambda _, seed: RandomSampler(seed=seed),
+    "grid": GridSampler,
 }
-"""Sampler name, as a space file gives it."""
+"""Sampler name, as a space file gives it, and how it is made of a space and a seed."""
 
 
 def make_sampler(name: str, space: Space, seed: int) -> BaseSampler:
     """Make a sampler that never fails."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)  # whoever names it knows
-        return SturdySampler(SAMPLER_MAKERS[name].make(space, seed), seed)
-
-
-def sampler_problems(name: str) -> list[Problem]:
-    """Say that a sampler needs a package that is not there."""
-    made = SAMPLER_MAKERS.get(name)
-    if made is None or not made.needs or importlib.util.find_spec(made.needs):
-        return []
-    why = f"it needs the package {made.needs}, which is not installed"
-    return [Problem("sampler", name, why, f"Install {made.needs}, or use another sampler.")]
+        return SturdySampler(SAMPLER_MAKERS[name](space, seed), seed)

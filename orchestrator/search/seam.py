@@ -5,6 +5,7 @@ from typing import Protocol
 
 from orchestrator.job import Purpose
 from sweeps.config import Config
+from sweeps.prediction.source import NOTHING_KNOWN, AcceptSource
 from sweeps.results import TrialResult
 
 
@@ -23,6 +24,11 @@ class Proposal:
 class Guide(Protocol):
     """What is known of configurations without measuring them."""
 
+    @property
+    def accepts(self) -> AcceptSource:
+        """Return who knows accept lengths."""
+        ...
+
     def canonical(self, config: Config) -> Config:
         """Return the configuration that acts alike and changes the fewest settings."""
         ...
@@ -34,6 +40,8 @@ class Guide(Protocol):
 
 class NoGuide:
     """Knows nothing."""
+
+    accepts: AcceptSource = NOTHING_KNOWN
 
     def canonical(self, config: Config) -> Config:
         """Return it as it is."""

@@ -50,6 +50,8 @@ OFFSET, HOST, CHAIN = Part(0.05, 0.3), Part(0.1, 0.06), Part(0.06, 0.05)
 GROWTH, REQUEST = Part(0.6, 1.2), Part(0.02, 0.03)
 SLOPE_SPREAD = 0.06
 """Of the difference that a bold setting makes to the slope."""
+OF_VERIFY, OF_TOKENS = "a cost of any verify", "a cost of each token, payload or compute"
+OF_EXPERTS, OF_JUMP = "weights of further experts", "a protocol that changes with the size"
 _SHARED = (OFFSET, HOST, HOST, CHAIN, GROWTH, REQUEST)
 
 
@@ -85,6 +87,22 @@ class CostFit:
     def cycle_ms(self, work: Work) -> Interval:
         """Return the time of a step with its 95 % interval."""
         return interval_of_draws(np.exp(self.log_cycles([work])[:, 0]))
+
+    def shares(self, work: Work) -> Mapping[str, Floats]:
+        """Return draws of what a step of drafts takes more than a plain one, by its parts, in plain
+        steps."""
+        parts, jumps = self._drawn
+        row = np.array(self._row(work))
+        place = self._places[self.bold(work.serving)]
+        row[3 * place] = 0.0
+        taken = parts * row
+        last = 3 * len(self._places)
+        return {
+            OF_VERIFY: taken[:, last : last + 3].sum(axis=1),
+            OF_TOKENS: taken[:, 3 * place + 1] + taken[:, last + 3],
+            OF_EXPERTS: taken[:, last + 4],
+            OF_JUMP: parts[:, 3 * place + 2] * (work.tokens > jumps[:, place]),
+        }
 
     def bold(self, serving: Config) -> Config:
         """Return settings with what is not bold, or does nothing, at its default."""

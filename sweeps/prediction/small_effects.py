@@ -12,6 +12,8 @@ from sweeps.search.roles import KNOWN_COSTS, trait_of
 
 OWN_SPREAD = 0.007
 """What each kind of step may have of its own, as a fraction."""
+SURPRISE = 2.5
+"""Standard deviations from the fit beyond which a step is its own: the measurement is trusted."""
 Effect = tuple[object, ...]
 """Names what has an effect: an axis with its value, or a kind of step."""
 
@@ -48,6 +50,10 @@ class SmallEffects:
             for name in self._effects(work):
                 names.setdefault(name, len(names))
         spreads = np.array([_spread_of(name) for name in names])
+        for one, off in zip(observed, residuals.mean(axis=0).tolist(), strict=True):
+            # What no smooth cost explains is believed as it was measured.
+            if abs(off) > SURPRISE * np.hypot(one.spread_fraction, OWN_SPREAD):
+                spreads[names[self._own(one.work)]] = abs(off)
         effects = rng.standard_normal((len(residuals), len(names))) * spreads
         if observed:
             seen = self._table([one.work for one in observed], names)
@@ -66,8 +72,10 @@ class SmallEffects:
         return table
 
     def _effects(self, work: Work) -> list[Effect]:
-        own = ("own", work.algorithm, work.width, work.batch, self.bold(work.serving))
-        return [own, *self._changes(work)]
+        return [self._own(work), *self._changes(work)]
+
+    def _own(self, work: Work) -> Effect:
+        return ("own", work.algorithm, work.width, work.batch, self.bold(work.serving))
 
     def _changes(self, work: Work) -> list[tuple[str, object]]:
         bold = self.bold(work.serving)

@@ -33,6 +33,9 @@ class AcceptPrior:
 
     encoder: Encoder
     unpooled: bool = False
+    believes: bool = True
+    """Accept lengths that are known without measuring count; False once measurements refuted
+    them."""
 
     def mean(self, points: Points) -> Floats:
         """Return the expected logarithm; 0 for plain decode, which accepts its one token."""
@@ -73,7 +76,10 @@ class AcceptPrior:
         return np.where(both, left, np.where(one & np.isnan(theirs), otherwise, 0.0))
 
     def _known(self, points: Points) -> tuple[Floats, Floats]:
-        return points.numbers[..., -2], points.numbers[..., -1]
+        values, spreads = points.numbers[..., -2], points.numbers[..., -1]
+        if not self.believes:
+            return np.full_like(values, np.nan), np.full_like(values, np.nan)
+        return values, spreads
 
     def _shapes(self, a: Points, b: Points) -> Floats:
         """Return what the shape of a draft adds; wider drafts are shaped more."""

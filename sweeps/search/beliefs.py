@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.config import Config
-from sweeps.search.accepts import AcceptPrior
+from sweeps.prediction.profile import HostProfile
+from sweeps.search.accepts import KNOWN_SPREAD, AcceptPrior
 from sweeps.search.cycles import CyclePrior
 from sweeps.search.encoding import Encoder
 from sweeps.search.equality import accepts_differ
 from sweeps.search.evidence import Evidence, Variant
-from sweeps.search.gaussian import Conditioned, Floats, condition
+from sweeps.search.gaussian import Belief, Conditioned, Floats, condition
 from sweeps.search.pool import Pool
 from sweeps.search.roles import trait_of, width_of
 from sweeps.search.step_times import Moments, PartedTimes, SmoothTimes, StepTimes, fit_of
@@ -29,6 +30,8 @@ TRIAL_ACCEPT_VARIANCE, TRIAL_CYCLE_VARIANCE = 0.013**2, 0.009**2
 SCALES = ((1.0, 0.0), (0.3, 0.5), (2.5, 1.0))
 """Of the effects of settings that are not bold, and what speaks against each, in logarithms."""
 INERT_FRACTION = 0.05
+REFUTED = 3.5
+"""Standard deviations by which a measured accept length may miss what was computed."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,16 @@ class Models:
     unpooled: bool
 
     @classmethod
-    def fit(cls, encoder: Encoder, evidence: Evidence, *, by_parts: bool = False) -> "Models":
-        """Condition both on the pooled readings of variants; step times by parts if so asked."""
+    def fit(
+        cls, encoder: Encoder, evidence: Evidence, *, by_parts: bool = False,
+        profile: HostProfile | None = None,
+    ) -> "Models":  # fmt: skip
+        """Condition both on the pooled readings of variants; step times by parts if so asked, with
+        what a profile knows of them."""
         variants = _most_telling(list(evidence.variants.values()))
         unpooled = accepts_differ(evidence)
-        drafted = [v for v in variants if v.accept is not None]
-        accept_points = encoder.accepts([v.config for v in drafted])
         inert = inert_axes(encoder, evidence)
-        fit = fit_of(encoder, evidence, inert) if by_parts else None
+        fit = fit_of(encoder, evidence, inert, profile) if by_parts else None
         times: StepTimes
         if fit is not None:
             times = PartedTimes(fit)
@@ -57,18 +62,18 @@ class Models:
         return cls(
             encoder,
             times,
-            condition(
-                AcceptPrior(encoder, unpooled), accept_points,
-                np.array([v.accept.value for v in drafted if v.accept]),
-                np.array([v.accept.variance for v in drafted if v.accept]),
-            ),
+            _fit_accepts(encoder, variants, unpooled=unpooled),
             unpooled,
-        )  # fmt: skip
+        )
+
+    def accepts(self, configs: Sequence[Config]) -> Belief:
+        """Return what is believed of logarithms of accept lengths."""
+        return self.accept.at(self.encoder.accepts(configs))
 
     def joint(self, configs: Sequence[Config]) -> tuple[Floats, Floats]:
         """Return expected log rates of configurations, and their covariance."""
         cycle = self.cycle.at(configs)
-        accept = self.accept.at(self.encoder.accepts(configs))
+        accept = self.accepts(configs)
         return accept.mean - cycle.mean, accept.covariance + cycle.covariance
 
     def over(self, pool: Pool) -> "Outlook":
@@ -96,6 +101,14 @@ class Models:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Means and variances of drafts by servings."""
+
+    mean: Floats
+    variance: Floats
+
+
 @dataclass(frozen=True)
 class Outlook:
     """Log rates of all pairs of a draft and a serving, as tables of drafts by servings."""
@@ -119,11 +132,30 @@ class Outlook:
         accept, cycle = self._accept.variance, self._cycle.variance
         return np.asarray(accept[self._accept_rows] + cycle[self._cycle_rows])
 
-    def variance_to(self, at: tuple[int, int]) -> Floats:
-        """Return the variance of the difference to one of them."""
-        accept, cycle = self._with(at)
-        together = accept[self._accept_rows] + cycle[self._cycle_rows]
-        return np.asarray(np.maximum(self.variance + self.variance[at] - 2 * together, 0.0))
+    @property
+    def accept(self) -> Table:
+        """Log accept lengths."""
+        rows = self._accept_rows
+        return Table(self._accept.mean[rows], self._accept.variance[rows])
+
+    @property
+    def cycle(self) -> Table:
+        """Log step times in seconds."""
+        rows = self._cycle_rows
+        return Table(self._cycle.mean[rows], self._cycle.variance[rows])
+
+    def cycle_over(self, at: tuple[int, int]) -> Table:
+        """Return log step times over that of one of them: of plain decode, the break-even."""
+        own, row = self._cycle, int(self._cycle_rows[at])
+        together = own.covariance_with(row)
+        variance = own.variance + own.variance[row] - 2 * together
+        rows = self._cycle_rows
+        return Table((own.mean - own.mean[row])[rows], np.asarray(np.maximum(variance, 0.0))[rows])
+
+    def least_cycle(self, deviations: float) -> Floats:
+        """Return log step times that are hardly undercut."""
+        low = self._cycle.mean - deviations * np.sqrt(self._cycle.variance)
+        return np.asarray(low[self._cycle_rows])
 
     def lessons(self, at: tuple[int, int], launch_variance: float) -> Floats:
         """Return how far one start of each would move its difference to one of them: a standard
@@ -168,6 +200,20 @@ def inert_axes(encoder: Encoder, evidence: Evidence) -> frozenset[str]:
         if abs(variant.cycle.value - at_default.cycle.value) < INERT_FRACTION:
             found.add(changed[0])
     return frozenset(found)
+
+
+def _fit_accepts(encoder: Encoder, variants: Sequence[Variant], *, unpooled: bool) -> Conditioned:
+    """Fit accept lengths; where measured ones refute those that were computed, without these."""
+    drafted = [v for v in variants if v.accept is not None]
+    points = encoder.accepts([v.config for v in drafted])
+    values = np.array([v.accept.value for v in drafted if v.accept])
+    noise = np.array([v.accept.variance for v in drafted if v.accept])
+    fitted = condition(AcceptPrior(encoder, unpooled), points, values, noise)
+    known = ~np.isnan(points.numbers[:, -1])
+    off = np.abs(values - fitted.at(points).mean) / np.sqrt(noise + KNOWN_SPREAD**2)
+    if (off[known] < REFUTED).all():
+        return fitted
+    return condition(AcceptPrior(encoder, unpooled, believes=False), points, values, noise)
 
 
 def _fit_cycles(

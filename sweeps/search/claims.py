@@ -8,9 +8,13 @@ from typing import Any
 from sweeps.config import Config
 from sweeps.intervals import student_quantile
 from sweeps.results import TrialResult
-from sweeps.search.evidence import LAUNCH_WEIGHT, Evidence, Start
+from sweeps.search.equality import SAME_SPREAD
+from sweeps.search.evidence import Evidence, Start
 from sweeps.search.standings import Standings, changes
 from sweeps.search.steps import Purpose, Taste
+
+USUAL_WEIGHT = 4
+"""How many starts the usual variance between starts is worth beside those of the proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +128,9 @@ def _gain(evidence: Evidence, config: Config, over: Config, since: int) -> Gain 
     if not ours or not theirs:
         return None
     ratio = _mean(ours) - _mean(theirs)
-    variance = _variance(ours) / len(ours) + _variance(theirs) / len(theirs)
-    variance += evidence.launch_variance * (1 / len(ours) + 1 / len(theirs))
-    degrees = LAUNCH_WEIGHT + len(ours) + len(theirs) - 2
-    half = student_quantile(0.975, degrees) * math.sqrt(variance)
+    variance, degrees = _between_starts(evidence, ours, theirs)
+    spread = math.sqrt(variance * (1 / len(ours) + 1 / len(theirs)))
+    half = student_quantile(0.975, degrees) * spread
     places = tuple(sorted(start.place for start in [*ours, *theirs]))
     return Gain(over, math.exp(ratio), math.exp(ratio - half), math.exp(ratio + half), places)
 
@@ -143,6 +146,18 @@ def _mean(starts: Sequence[Start]) -> float:
     return sum(start.rate.value for start in starts) / len(starts)
 
 
-def _variance(starts: Sequence[Start]) -> float:
-    """Return the mean variance of the measuring of one start."""
-    return sum(start.rate.variance for start in starts) / len(starts)
+def _between_starts(
+    evidence: Evidence, ours: Sequence[Start], theirs: Sequence[Start]
+) -> tuple[float, int]:
+    """Return the variance between starts of one configuration, and what it is worth in degrees of
+    freedom: as these starts show it, shrunk towards what the sweep has seen.
+
+    All starts answer the same prompts, so that what differs from text to text is in every one of
+    them alike: the interval of a single rate, which holds that too, would be far too wide.
+    """
+    starts = [*ours, *theirs]
+    measuring = sum(start.cycle.variance for start in starts) / len(starts)
+    usual = evidence.launch_variance + measuring + SAME_SPREAD**2
+    squares = sum((s.rate.value - _mean(side)) ** 2 for side in (ours, theirs) for s in side)
+    degrees = USUAL_WEIGHT + len(starts) - 2
+    return (USUAL_WEIGHT * usual + squares) / degrees, degrees

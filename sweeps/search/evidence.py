@@ -5,7 +5,8 @@ Variants that act alike share their evidence. All values are logarithms.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import fmean
 
 from sweeps.config import Config
 from sweeps.results import Estimate, Outcome, TrialResult
@@ -14,8 +15,12 @@ from sweeps.search.steps import Purpose
 
 LAUNCH_SPREAD, LAUNCH_WEIGHT = 0.015, 8
 """Spread between starts of one variant, and how many starts that assumption is worth."""
+HOST_SPREAD = 0.1
+"""Between hosts that no configuration was measured on alike."""
 LEAST_SPREAD, UNKNOWN_SPREAD = 0.002, 0.05
 _Z = 1.96
+PRIOR = "prior"
+"""Purpose of a trial that nobody ran: it says what is expected of plain decode."""
 CUT = (Outcome.FAILED, Outcome.CANCELLED)
 """Ends that say nothing of a configuration."""
 
@@ -42,6 +47,7 @@ class Start:
     accept: Reading | None
     """None for plain decode, which accepts one token."""
     may_lead: bool
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,8 @@ def gather(
     by its inverse."""
     known = [r for r in history if r.outcome not in CUT]
     bad = tuple(r.config for r in known if _is_bad(r))
-    starts = tuple(_starts(history, canonical, metric, 1 if higher_is_better else -1))
+    told = tuple(_starts(history, canonical, metric, 1 if higher_is_better else -1))
+    starts = as_of_one_host(told)
     variance = _launch_variance(starts)
     groups: dict[Config, list[Start]] = {}
     for start in starts:
@@ -92,9 +99,47 @@ def gather(
     variants = {config: _pooled(config, group, variance) for config, group in groups.items()}
     hours = [r.gpu_hours for r in known if r.gpu_hours > 0]
     return Evidence(
-        starts, variants, variance, bad, frozenset(canonical(r.config) for r in known),
+        starts, variants, variance, bad,
+        frozenset(canonical(r.config) for r in known if r.purpose != PRIOR),
         sum(hours) / len(hours) if hours else 1.0,
     )  # fmt: skip
+
+
+def as_of_one_host(starts: Sequence[Start]) -> tuple[Start, ...]:
+    """Return starts as the first host would have had them: what another one is slower by, as
+    configurations show it that both had, plain decode above all, is taken off."""
+    if len({start.host for start in starts}) < 2:
+        return tuple(starts)
+    first = starts[0].host
+    offsets = {host: _offset(starts, first, host) for host in {s.host for s in starts} - {first}}
+    return tuple(
+        start if start.host == first else _moved(start, offsets[start.host]) for start in starts
+    )
+
+
+def _offset(starts: Sequence[Start], first: str, other: str) -> Reading:
+    """Return how much longer the steps of a host are than those of the first."""
+    mine: dict[Config, list[float]] = {}
+    theirs: dict[Config, list[float]] = {}
+    for start in starts:
+        if start.host in (first, other):
+            side = mine if start.host == first else theirs
+            side.setdefault(start.config, []).append(start.cycle.value)
+    shared = mine.keys() & theirs.keys()
+    chosen = [config for config in shared if config.is_plain] or list(shared)
+    if not chosen:
+        return Reading(0.0, HOST_SPREAD**2)
+    gaps = [fmean(theirs[config]) - fmean(mine[config]) for config in chosen]
+    return Reading(fmean(gaps), 2 * LAUNCH_SPREAD**2 / len(gaps))
+
+
+def _moved(start: Start, offset: Reading) -> Start:
+    cycle, rate = start.cycle, start.rate
+    return replace(
+        start,
+        cycle=Reading(cycle.value - offset.value, cycle.variance + offset.variance),
+        rate=Reading(rate.value + offset.value, rate.variance + offset.variance),
+    )
 
 
 def purposes(history: Iterable[TrialResult], purpose: Purpose) -> int:
@@ -136,7 +181,7 @@ def _starts(
             rate, cycle, accept = found
             config = canonical(result.config)
             lead = result.may_lead and metric in result.estimates
-            yield Start(place, config, result.purpose, rate, cycle, accept, lead)
+            yield Start(place, config, result.purpose, rate, cycle, accept, lead, result.host)
 
 
 def _factors(

@@ -5,30 +5,47 @@ never stopped. Stages: plain decode, contrasts and seeds, the model's choice, th
 neighbours and ablations, fresh starts of the few best.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sweeps.config import Config
+from sweeps.intervals import Interval, from_log
+from sweeps.prediction.cost_fit import CostFit
+from sweeps.prediction.profile import HostProfile
 from sweeps.prediction.source import NOTHING_KNOWN, AcceptSource
 from sweeps.results import TrialResult
-from sweeps.search.beliefs import Models, Outlook, expected_gain, inert_axes
+from sweeps.search.beliefs import (
+    TRIAL_ACCEPT_VARIANCE,
+    TRIAL_CYCLE_VARIANCE,
+    Models,
+    Outlook,
+    expected_gain,
+    inert_axes,
+)
 from sweeps.search.claims import Claim, Proof, claim_of
 from sweeps.search.confirming import Field, chosen_of, field_of, proving, settling
 from sweeps.search.designs import Designs, Idea
 from sweeps.search.encoding import Encoder
 from sweeps.search.evidence import CUT, Evidence, gather, purposes
 from sweeps.search.feasibility import Feasibility
+from sweeps.search.gaussian import Floats
 from sweeps.search.pool import PoolMaker
-from sweeps.search.roles import drafting_of, serving_of
+from sweeps.search.roles import drafting_of, serving_of, width_of
 from sweeps.search.standings import Standings, stand
+from sweeps.search.step_times import PartedTimes
 from sweeps.search.steps import Purpose, Step, Taste
 from sweeps.space import Space
 
 HOPELESS_DEVIATIONS = 3.0
 """A neighbour that is surely behind by so many standard deviations is not checked."""
+SURELY = 2.33
+"""Standard deviations that a step may be faster than believed before a configuration is given up
+without a start."""
 LOOKED_AT = 200
 """Candidates of the pool that are checked for rules and repeats, best first."""
 MOST_TRIED = 40
@@ -53,7 +70,17 @@ class Objective:
     higher_is_better: bool = True
 
 
-DECODE = Objective()
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """What is known before it is measured: accept lengths by replay, a host by its profile. `on`
+    has step times taken apart; switched off, beliefs are smooth in all settings."""
+
+    source: AcceptSource = NOTHING_KNOWN
+    profile: HostProfile | None = None
+    on: bool = True
+
+
+DECODE, NO_FORESIGHT = Objective(), Foresight(on=False)
 NO_LIMITS, USUAL = Limits(), Taste()
 
 
@@ -74,14 +101,16 @@ class Planner:
     def __init__(
         self, space: Space, *, canonical: Canonical = same, refusal: Refusal = never, seed: int = 0,
         limits: Limits = NO_LIMITS, objective: Objective = DECODE,
-        taste: Taste = USUAL, source: AcceptSource = NOTHING_KNOWN,
+        taste: Taste = USUAL, foresight: Foresight = NO_FORESIGHT,
     ) -> None:  # fmt: skip
+        self._foresight = foresight
         self._canonical, self._limits, self.taste = canonical, limits, taste
         self._metric = objective
         self._pool = PoolMaker(space, canonical, refusal, seed)
         self._designs = Designs(space, self._pool)
-        self._encoder = Encoder(space, source)
-        self._plain = canonical(space.plain())
+        self._encoder = Encoder(space, foresight.source)
+        self.plain = canonical(space.plain())
+        """Plain decode with nothing changed."""
         self._kept: _View | None = None  # the last look, for callers that ask several things
         self._earlier: dict[int, _View] = {}
 
@@ -91,7 +120,7 @@ class Planner:
         if self._left(view) <= 0:
             return None
         if not view.purposes(Purpose.BASELINE):
-            return Step(self._plain, Purpose.BASELINE, "plain decode comes first")
+            return Step(self.plain, Purpose.BASELINE, "plain decode comes first")
         if view.confirming or self._must_confirm(view):
             return self._confirm(view)
         stages = (self._opening, self._drift, self._search, self._contrasts, self._checks)
@@ -106,7 +135,7 @@ class Planner:
         if view.standings is None:
             return None
         proof = self._proof(view) if view.confirming else None
-        return claim_of(view.evidence, view.standings, proof, self._plain, self.taste)
+        return claim_of(view.evidence, view.standings, proof, self.plain, self.taste)
 
     def bar(self, history: Sequence[TrialResult]) -> float | None:
         """Return the rate, in units of the objective, that the leader is likely to reach by all
@@ -119,15 +148,21 @@ class Planner:
 
     def accept_bound(self, history: Sequence[TrialResult], config: Config) -> float:
         """Return an accept length that a configuration hardly exceeds (97.5 %)."""
-        belief = self._view(history, ()).models.accept.at(self._encoder.accepts([config]))
+        belief = self._view(history, ()).models.accepts([config])
         return float(np.exp(belief.mean[0] + 1.96 * np.sqrt(belief.variance[0])))
 
     def _view(self, history: Sequence[TrialResult], open_steps: Sequence[Step]) -> "_View":
         kept, asked = self._kept, (tuple(history), tuple(open_steps))
         if kept is None or (kept.history, kept.open_steps) != asked:
-            kept = _View(*asked, self._canonical, self._metric, self._encoder, self._pool)
+            kept = self._look(*asked)
             self._kept = kept
         return kept
+
+    def _look(self, history: tuple[TrialResult, ...], open_steps: tuple[Step, ...]) -> "_View":
+        return _View(
+            history, open_steps, self._canonical, self._metric, self._encoder, self._pool,
+            self._foresight,
+        )  # fmt: skip
 
     def _left(self, view: "_View") -> float:
         """Return how many trials the limits still allow."""
@@ -156,45 +191,86 @@ class Planner:
 
     def _first_new(self, view: "_View", ideas: Iterable[Idea]) -> Step | None:
         for idea in ideas:
-            if view.is_new(idea.config) and view.feasibility.odds(idea.config) > 0:
+            runs = view.is_new(idea.config) and view.feasibility.odds(idea.config) > 0
+            if runs and not view.is_dominated(idea.config):
                 return self._step(idea)
         return None
 
     def _drift(self, view: "_View") -> Step | None:
         """Return plain decode where it has not been measured for long."""
         every = self.taste.drift_every_trials
-        last = max((s.place for s in view.evidence.starts if s.config == self._plain), default=0)
+        last = max((s.place for s in view.evidence.starts if s.config == self.plain), default=0)
         due = every and len(view.history) - last >= every
-        if not due or view.is_open(self._plain):
+        if not due or view.is_open(self.plain):
             return None
-        return Step(self._plain, Purpose.BASELINE, "plain decode again: has the host drifted?")
+        return Step(self.plain, Purpose.BASELINE, "plain decode again: has the host drifted?")
 
     def _search(self, view: "_View") -> Step | None:
         """Return the start that can teach most about what is best, if that pays."""
+        found, hours = self._most_telling(view), view.evidence.gpu_hours
+        if found is None or found.gain / hours < self.taste.least_gain_per_gpu_hour:
+            return None
+        return found.step(hours)
+
+    def most_telling(self, history: Sequence[TrialResult]) -> Step | None:
+        """Return the start that can teach most about what is best, whether it pays or not."""
+        view = self._view(history, ())
+        found = self._most_telling(view)
+        return None if found is None else found.step(view.evidence.gpu_hours)
+
+    def expected(
+        self, history: Sequence[TrialResult], configs: Sequence[Config]
+    ) -> tuple[Floats, Floats]:
+        """Return expected logarithms of rates, and their covariance."""
+        return self._view(history, ()).models.joint([self._canonical(c) for c in configs])
+
+    def foretell(self, history: Sequence[TrialResult], config: Config) -> "Foretold | None":
+        """Return what a start of a configuration is expected to measure; None where nothing was
+        measured yet, and where step times are not taken apart."""
+        view = self._view(history, ())
+        if not view.by_parts or view.standings is None:
+            return None
+        return Foretold.by(view.models, self._canonical(config), view.evidence.launch_variance)
+
+    def look(self, history: Sequence[TrialResult]) -> "Look | None":
+        """Return what is believed of the whole space; None before anything is known."""
+        view = self._view(history, ())
         outlook, at = view.outlook
         if outlook is None:
             return None
+        hours = view.evidence.gpu_hours
+        gains = self._gains(view, outlook, at) / hours
+        default = serving_of(self.plain)
+        times = view.models.cycle
+        fit = times.fit if isinstance(times, PartedTimes) else None
+        return Look(
+            outlook, default, gains, view.dominated_pairs, view.evidence, fit, self._pool.join
+        )
+
+    def _gains(self, view: "_View", outlook: Outlook, at: tuple[int, int]) -> Floats:
         ahead = outlook.mean - outlook.mean[at] - self.taste.indifference_fraction / 2
         spread = outlook.lessons(at, view.evidence.launch_variance)
-        gains = expected_gain(ahead, spread)
+        return np.where(view.dominated_pairs, 0.0, expected_gain(ahead, spread))
+
+    def _most_telling(self, view: "_View") -> "_Worth | None":
+        outlook, at = view.outlook
+        if outlook is None:
+            return None
+        gains = self._gains(view, outlook, at)
         order = np.argsort(gains, axis=None)[::-1][:LOOKED_AT]
-        best: tuple[float, Config] | None = None
+        best: _Worth | None = None
         for flat in order:
             row, column = divmod(int(flat), gains.shape[1])
             gain = float(gains[row, column])
-            if best is not None and gain <= best[0]:
+            if best is not None and gain <= best.gain:
                 break
             config = self._pool.join(outlook.drafts[row], outlook.servings[column])
             if config is None or not view.is_new(config):
                 continue
             worth = gain * view.feasibility.odds(config)
-            if worth > 0 and (best is None or worth > best[0]):
-                best = worth, self._canonical(config)
-        if best is None or best[0] / view.evidence.gpu_hours < self.taste.least_gain_per_gpu_hour:
-            return None
-        per_hour = best[0] / view.evidence.gpu_hours
-        why = f"one start of it may lift the best rate by {best[0]:.2%} in the mean"
-        return Step(best[1], Purpose.SEARCH, why, best[0], per_hour)
+            if worth > 0 and (best is None or worth > best.gain):
+                best = _Worth(self._canonical(config), worth)
+        return best
 
     def _checks(self, view: "_View") -> Step | None:
         """Return a neighbour of the leader that is still unknown, or the leader less a change."""
@@ -264,22 +340,73 @@ class Planner:
         since = view.proof_place(field.beside)
         before = view if since is None else self._before(view, since)
         assert before.standings is not None, "confirming follows a leader"
-        return chosen_of(field, before.standings, self._plain, self.taste)
+        return chosen_of(field, before.standings, self.plain, self.taste)
 
     def _field(self, view: "_View") -> Field:
         """Return who is confirmed, by what came before the first confirming start."""
         before = self._before(view, view.first_confirm) if view.confirming else view
         assert before.standings is not None, "confirming follows a leader"
-        return field_of(before.standings, self._plain, self.taste)
+        return field_of(before.standings, self.plain, self.taste)
 
     def _before(self, view: "_View", place: int) -> "_View":
         """Return the look at the history as it was; kept, as the confirm stage asks again."""
         history = view.history[:place]
         kept = self._earlier.get(place)
         if kept is None or kept.history != history:
-            kept = _View(history, (), self._canonical, self._metric, self._encoder, self._pool)
+            kept = self._look(history, ())
             self._earlier[place] = kept
         return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """What one start is expected to measure, its own luck included."""
+
+    tok_s: Interval
+    accept: Interval
+    cycle_ms: Interval
+
+    @classmethod
+    def by(cls, models: Models, config: Config, launch_variance: float) -> "Foretold":
+        """Return what some models expect."""
+        cycle, accept = models.cycle.at([config]), models.accepts([config])
+        of_cycle = float(cycle.variance[0]) + launch_variance + TRIAL_CYCLE_VARIANCE
+        of_accept = float(accept.variance[0]) + TRIAL_ACCEPT_VARIANCE * (not config.is_plain)
+        rate = float(accept.mean[0] - cycle.mean[0])
+        return cls(
+            from_log(rate, of_cycle + of_accept),
+            from_log(float(accept.mean[0]), of_accept),
+            from_log(float(cycle.mean[0]) + math.log(1000), of_cycle),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is believed of every pair of a draft and a serving, as tables of drafts by servings."""
+
+    outlook: Outlook
+    default: Config
+    """Settings of communication with nothing changed."""
+    gain_per_gpu_hour: Floats
+    """By what fraction one start of each is expected to lift the best rate."""
+    dominated: NDArray[np.bool_]
+    evidence: Evidence
+    fit: CostFit | None
+    """None where step times are not taken apart."""
+    join: Callable[[Config, Config], Config | None]
+    """Puts a draft and a serving together; None where the space does not allow it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Worth:
+    """What one start of a configuration may gain."""
+
+    config: Config
+    gain: float
+
+    def step(self, gpu_hours: float) -> Step:
+        why = f"one start of it may lift the best rate by {self.gain:.2%} in the mean"
+        return Step(self.config, Purpose.SEARCH, why, self.gain, self.gain / gpu_hours)
 
 
 @dataclass(frozen=True)
@@ -292,6 +419,7 @@ class _View:
     metric: "Objective"
     encoder: Encoder
     maker: PoolMaker
+    foresight: Foresight
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -307,12 +435,13 @@ class _View:
     @cached_property
     def by_parts(self) -> bool:
         """Tell whether step times are taken apart: of decoding, where predictions are asked for."""
-        predicts = self.encoder.source is not NOTHING_KNOWN
-        return predicts and self.metric.name == "decode_tok_s"
+        return self.foresight.on and self.metric == DECODE
 
     @cached_property
     def models(self) -> Models:
-        return Models.fit(self.encoder, self.evidence, by_parts=self.by_parts)
+        return Models.fit(
+            self.encoder, self.evidence, by_parts=self.by_parts, profile=self.foresight.profile
+        )
 
     @cached_property
     def standings(self) -> Standings | None:
@@ -342,6 +471,32 @@ class _View:
         if draft not in pool.drafts or serving not in pool.servings:
             draft, serving = self.maker.draft(self.leader), self.maker.serving(self.leader)
         return outlook, (pool.drafts.index(draft), pool.servings.index(serving))
+
+    @cached_property
+    def plain_log_step(self) -> float | None:
+        """The time of the fastest plain step; None before there is one, and where step times are
+        not taken apart: the smooth model knows too little to give anything up by it."""
+        plain = [v.cycle.value for v in self.evidence.variants.values() if v.config.is_plain]
+        return min(plain) if self.by_parts and plain else None
+
+    @cached_property
+    def dominated_pairs(self) -> NDArray[np.bool_]:
+        """Where in the outlook even drafts that are always right would not reach plain decode."""
+        outlook, _ = self.outlook
+        assert outlook is not None, "something was measured"
+        if self.plain_log_step is None:
+            return np.zeros(outlook.mean.shape, dtype=bool)
+        widths = np.array([width_of(draft) for draft in outlook.drafts], dtype=float)[:, None]
+        most = np.log(widths) - outlook.least_cycle(SURELY)
+        return np.asarray((most < -self.plain_log_step) & (widths > 1))
+
+    def is_dominated(self, config: Config) -> bool:
+        """Tell the same of one configuration."""
+        if self.plain_log_step is None or config.is_plain:
+            return False
+        cycle = self.models.cycle.at([self.canonical(config)])
+        least = float(cycle.mean[0] - SURELY * np.sqrt(cycle.variance[0]))
+        return float(np.log(width_of(config))) - least < -self.plain_log_step
 
     @cached_property
     def first_confirm(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from sweeps.config import Config
 from sweeps.prediction.cost_fit import CostFit
 from sweeps.prediction.observations import Work, pooled
+from sweeps.prediction.profile import HostProfile
 from sweeps.search.encoding import Encoder, values_of
 from sweeps.search.evidence import Evidence
 from sweeps.search.gaussian import Belief, Conditioned, Floats
@@ -127,13 +128,19 @@ class PartedTimes:
         return Draws(self.fit.log_cycles(works) - np.log(_MS_PER_S))
 
 
-def fit_of(encoder: Encoder, evidence: Evidence, inert: frozenset[str]) -> CostFit | None:
-    """Fit what was measured, by parts; None before any plain step was."""
+def fit_of(
+    encoder: Encoder, evidence: Evidence, inert: frozenset[str],
+    profile: HostProfile | None = None,
+) -> CostFit | None:  # fmt: skip
+    """Fit what was measured, by parts; None before any plain step was. What a profile knows of
+    verify steps counts until one was measured."""
     observed = pooled(evidence)
     plain = [one.cycle_ms for one in observed if one.work.algorithm is None]
     if not plain:
         return None
     default = serving_of(encoder.space.plain())
+    if profile is not None and len(plain) == len(observed):
+        observed += profile.verify_steps(default, min(plain))
     return CostFit(observed, default, min(plain), bold_settings(encoder, default), inert)
 
 

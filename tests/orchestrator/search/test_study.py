@@ -10,12 +10,14 @@ import pytest
 from optuna.trial import TrialState
 
 from orchestrator.job import Purpose
-from orchestrator.search.samplers import SAMPLER_MAKERS, SturdySampler, sampler_problems
+from orchestrator.search.needs import sampler_problems
+from orchestrator.search.samplers import SAMPLER_MAKERS, SturdySampler
 from orchestrator.search.seam import Proposal
 from orchestrator.search.study import StudySearch
 from orchestrator.search.verdicts import CONSTRAINT
 from sweeps import Limit, Objective
 from sweeps.config import Config
+from sweeps.prediction.source import NOTHING_KNOWN, AcceptSource
 from sweeps.results import Outcome
 from sweeps.sweep import FACTORISED, SAMPLERS, Sweep
 from tests.orchestrator.search.ready import study_file
@@ -210,6 +212,8 @@ def test_a_sampler_without_its_package_is_refused() -> None:
 
 class _Half:
     """Knows that the protocol does not matter, and that wide drafts must not be started."""
+
+    accepts: AcceptSource = NOTHING_KNOWN
 
     def canonical(self, config: Config) -> Config:
         return Config.of({**config, "NCCL_PROTO": None})

@@ -1,0 +1,88 @@
+"""What was predicted of each trial of a sweep before it started, held against what it measured."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orchestrator.files import read_json, write_json
+from sweeps.config import Config
+from sweeps.intervals import Interval
+from sweeps.phrases import figure
+from sweeps.prediction.cells import interval_data
+from sweeps.prediction.source import PLAIN, AcceptSource
+from sweeps.results import Estimate, TrialResult
+from sweeps.search.planner import Planner
+
+PREDICTIONS_FILE = "predictions.json"
+_RATE = "decode_tok_s"
+
+
+class Foretelling:
+    """The predictions of one sweep, in a file of its folder. A trial keeps its first one."""
+
+    def __init__(self, path: Path, planner: Planner | None, *, emulated: bool) -> None:
+        self._path, self._planner, self._emulated = path, planner, emulated
+        rows = (read_json(path) or {}).get("rows", [])
+        self._rows: dict[int, dict[str, object]] = {
+            row["number"]: row
+            for row in rows  # type: ignore[attr-defined] # as written below
+        }
+
+    def begin(self, number: int, config: Config, results: Sequence[TrialResult]) -> None:
+        """Predict a trial that is about to start. Raises DiskError."""
+        if self._planner is None or number in self._rows:
+            return
+        found = self._planner.foretell(results, config)
+        if found is None:
+            return
+        self._rows[number] = {
+            "number": number, "config": dict(config), "variant": config.variant,
+            "predicted": interval_data(found.tok_s), "accept": interval_data(found.accept),
+            "cycle_ms": interval_data(found.cycle_ms), "trials_before": len(results),
+        }  # fmt: skip
+        data = {"emulated": self._emulated, "metric": _RATE, "rows": [*self._rows.values()]}
+        write_json(self._path, data)
+
+    def disagreement(self, result: TrialResult) -> str:
+        """Say that a trial measured something else than was predicted; empty where it did not."""
+        row, measured = self._rows.get(result.number), result.estimates.get(_RATE)
+        if row is None or measured is None or not result.outcome.has_rate:
+            return ""
+        return disagreement(Interval(**row["predicted"]), measured)  # type: ignore[arg-type] # as written above
+
+
+def disagreement(predicted: Interval, measured: Estimate) -> str:
+    """Say that the intervals of a prediction and a measurement do not meet; empty where they do."""
+    low, high = (measured.low or measured.value), (measured.high or measured.value)
+    if predicted.low is None or predicted.high is None:
+        return ""
+    if low <= predicted.high and predicted.low <= high:
+        return ""
+    return (
+        f"predicted {figure(predicted.value)} ({figure(predicted.low)} to {figure(predicted.high)})"
+        f" tok/s, measured {figure(measured.value)}: the measurement counts"
+    )
+
+
+class LateAccepts:
+    """Accept lengths of a recording that may not be there yet: the first plain decode writes it."""
+
+    def __init__(self, folder: Path, find: Callable[[], AcceptSource | None]) -> None:
+        self._folder, self._find = folder, find
+        self._source: AcceptSource | None = None
+        self._seen_ns = -1
+
+    def accept(self, config: Config) -> Estimate | None:
+        """Return it once there is a recording; None before."""
+        if config.is_plain:
+            return PLAIN
+        if self._source is None and self._changed():
+            self._source = self._find()
+        return None if self._source is None else self._source.accept(config)
+
+    def _changed(self) -> bool:
+        try:
+            now_ns = self._folder.stat().st_mtime_ns
+        except OSError:
+            return False
+        changed, self._seen_ns = now_ns != self._seen_ns, now_ns
+        return changed
