@@ -77,7 +77,7 @@ def measure(quick: bool) -> Figures:
 
 def misses(world: World, seed: int) -> tuple[list[Miss], list[Miss]]:
     """Start the ladder, and predict cells at its settings of communication, and at others."""
-    rng = np.random.default_rng([seed, 78])
+    rng = np.random.default_rng([seed, *world.setting.name.encode()])
     plain = world.space.plain()
     ladder = [Config.of({**plain, **_DRAFT, DRAFT_TOKENS: width}) for width in LADDER]
     history: list[TrialResult] = []

@@ -60,7 +60,7 @@ def test_a_log_and_a_profile_give_a_prior_before_any_trial(space: Path, tmp_path
     [
         ("", "no completion"),
         ("{", "line 1"),
-        ("[1]", "no JSON object"),
+        ("[1]", "no completion has two tokens"),
         ('{"prompt": "x"}', "neither"),
     ],
 )
