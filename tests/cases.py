@@ -99,6 +99,67 @@ CASES: dict[str, tuple[str, ...]] = {
         "tests/orchestrator/tracking/test_mlflow_faults.py::"
         "test_a_server_that_hangs_delays_nobody_and_has_all_once_afterwards",
     ),
+    # SSH
+    "O-47": (  # a command that prints much hangs
+        "tests/infra/ssh/test_remote.py::test_much_output_is_drained_from_both_streams",
+        "tests/infra/ssh/test_remote.py::test_a_deadline_ends_the_command_there_as_well",
+    ),
+    "O-48": (  # a server there survives its driver
+        "tests/orchestrator/remote/test_sweep_on_host.py::"
+        "test_a_killed_driver_is_told_and_its_sweep_goes_on_until_it_is_stopped",
+        "tests/infra/test_guard_over_ssh.py::"
+        "test_a_network_that_falls_silent_ends_the_tree_by_its_lease",
+    ),
+    "O-49": (  # what was started there dies with the session
+        "tests/orchestrator/remote/test_sweep_on_host.py::"
+        "test_a_sweep_outlives_cut_links_and_its_follower_and_is_fetched_once",
+        "tests/infra/ssh/test_remote.py::test_a_detached_program_outlives_the_connection",
+        "tests/orchestrator/remote/test_launcher.py::"
+        "test_a_command_begins_once_however_often_it_is_launched",
+    ),
+    "O-50": (  # no PATH, conda or pyenv there
+        "tests/infra/ssh/test_remote.py::test_a_command_runs_without_a_shell_of_the_user",
+        "tests/orchestrator/hosts/test_check_hosts.py::"
+        "test_what_stands_in_the_way_is_told_host_by_host",
+        "tests/orchestrator/remote/test_following.py::"
+        "test_ours_missing_there_is_told_with_how_to_put_it",
+    ),
+    "O-51": (  # an idle connection is dropped
+        "tests/infra/ssh/test_remote.py::test_an_idle_connection_survives_a_short_cut",
+        "tests/orchestrator/remote/test_sweep_on_host.py::"
+        "test_a_sweep_outlives_cut_links_and_its_follower_and_is_fetched_once",
+        "tests/orchestrator/remote/test_following.py::"
+        "test_silence_on_a_standing_connection_is_blindness_too",
+    ),
+    "O-52": (  # jump hosts are ignored
+        "tests/infra/ssh/test_config.py::test_the_users_configuration_is_respected",
+        "tests/infra/ssh/test_config.py::test_an_option_that_is_not_supported_is_named",
+        "tests/infra/ssh/test_remote.py::test_a_host_behind_a_bastion_is_reached",
+    ),
+    "O-53": (  # host keys on other ports; silent trust
+        "tests/infra/ssh/test_keys.py::test_a_host_key_is_looked_up_by_address_and_port",
+        "tests/infra/ssh/test_remote.py::test_host_keys_are_strict",
+        "tests/orchestrator/hosts/test_check_hosts.py::test_a_changed_key_is_never_added",
+    ),
+    "O-54": (  # sudo waits for a password
+        "tests/infra/ssh/test_remote.py::test_a_password_prompt_of_sudo_ends_at_once",
+    ),
+    "O-63": (  # keys of the wrong kind, and what is said of them
+        "tests/infra/ssh/test_keys.py::test_every_usual_key_is_read",
+        "tests/infra/ssh/test_keys.py::test_what_is_no_key_is_told",
+        "tests/infra/ssh/test_remote.py::test_each_fault_of_a_login_has_its_own_message",
+    ),
+    # The load client
+    "O-58": (  # one silent stream blocks all
+        "tests/contracts/test_stream_faults.py::"
+        "test_one_silent_stream_of_eight_does_not_hold_up_the_others",
+        "tests/contracts/test_stream_faults.py::test_silence_ends_its_request_and_no_other",
+    ),
+    "O-62": (  # an early stop for the wrong reason
+        "tests/sweeps/test_stopping.py::test_a_decision_says_what_it_rests_on",
+        "tests/sweeps/test_stopping.py::test_few_blocks_decide_nothing",
+        "tests/orchestrator/test_early_stop.py::test_rules_of_other_tuners_can_be_chosen",
+    ),
     # Optuna
     "O-55": (  # resume after the space was edited
         "tests/orchestrator/test_continuing.py::"

@@ -6,7 +6,7 @@ import typer
 
 from orchestrator.cli.hosts import DEFAULT_INVENTORY, Inventory
 from orchestrator.cli.options import DEFAULT_STATE, AsJson, StateDir, bad_input_exits, print_json
-from orchestrator.cli.remote import OnHost, status_on
+from orchestrator.cli.remote import OnHost, attach, status_on
 from orchestrator.exit_codes import of_status
 
 WatchedSweep = Annotated[
@@ -34,6 +34,8 @@ def status(
     from orchestrator.watching.following import follow_as_json, print_status
     from orchestrator.watching.watcher import changes
 
+    if host is not None and follow:
+        attach(host, inventory, state_dir)
     if host is not None:
         status_on(host, inventory, sweep_id, as_json=as_json)
     with bad_input_exits():

@@ -12,6 +12,7 @@ from infra.inventory import HostEntry, load_inventory
 from infra.remote import LinkLostError, RemoteError
 from infra.ssh.remote import SshRemote
 from orchestrator.exit_codes import DONE, INTERRUPTED, NOT_READY
+from orchestrator.journal import DiskError
 from orchestrator.remote.calling import There
 from orchestrator.remote.fetching import Fetched, fetch
 from orchestrator.remote.following import End, follow
@@ -79,7 +80,11 @@ def sweep_there(host: HostName, order: Start, *, detach: bool, patience_s: float
         options += ["--scenario", parcel.moved.get(given, given)]
     with host.reached() as (there, entry):
         fetched = fetched_folder(order.state_dir, host.name)
-        run = start(there, entry, Order(parcel, options, sys.argv[1:], fetched), _say)
+        try:
+            run = start(there, entry, Order(parcel, options, sys.argv[1:], fetched), _say)
+        except KeyboardInterrupt:
+            _say(f"\nWhether it was started on {host.name}, `{host.command('status')}` tells.")
+            return INTERRUPTED
         _say(f"{host.name}: started; whatever happens here, it goes on there")
         if detach:
             _say(f"`{host.command('attach')}` follows it.")
@@ -179,7 +184,7 @@ def _tell_end(host: HostName, there: There, end: End, state_dir: Path) -> None:
     folder = fetched_folder(state_dir, host.name)
     try:
         _say(fetched_text(fetch(there, folder), host.name, folder))
-    except RemoteError as error:
+    except (RemoteError, DiskError) as error:
         sys.stderr.write(f"{error}\n`{host.command('fetch')}` brings the results later.\n")
 
 

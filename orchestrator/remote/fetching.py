@@ -4,12 +4,13 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from infra.remote import TransferError
 from orchestrator.files import read_json, write_json
+from orchestrator.journal import DiskError
 from orchestrator.remote.calling import There
 from orchestrator.remote.listing import DATABASES
 
@@ -18,6 +19,8 @@ _SMALL_BYTES = 4 << 20
 _BATCH_BYTES = 8 << 20
 _BATCH_S = 600.0
 _STAMPS = ".fetched.json"
+_PLACES = (("experiments", "artifact_location"), ("runs", "artifact_uri"))
+"""Where MLflow's store says in which folder artifacts lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +102,16 @@ def _frames(data: bytes) -> Iterator[tuple[str, int, bytes]]:
 
 
 def _place(path: Path, data: bytes, mtime_ns: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(data)
-    os.utime(beside, ns=(mtime_ns, mtime_ns))
-    beside.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(data)
+        os.utime(beside, ns=(mtime_ns, mtime_ns))
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise DiskError.on(path, error) from error
 
 
 def _bring_database(there: There, folder: Path, name: str) -> int:
@@ -121,10 +129,12 @@ def _bring_database(there: There, folder: Path, name: str) -> int:
 def _point_here(store: Path, there: str, here: str) -> None:
     """Let what the store says of the place of artifacts be true here."""
     with closing(sqlite3.connect(store)) as database, database:
-        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
-            database.execute(
-                f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (there, here)
-            )
+        made = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+        for table, column in _PLACES:
+            if table in made:
+                database.execute(
+                    f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (there, here)
+                )
 
 
 def _is_here(path: Path, stamp: Sequence[int]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from infra.remote import LoginRefusedError, RemoteError, UntrustedHostError
+from infra.remote import LinkLostError, LoginRefusedError, RemoteError, UntrustedHostError
 from orchestrator.exit_codes import NOT_READY
 from orchestrator.remote.calling import There
 from orchestrator.watching.sweep_status import SweepStatus
@@ -57,7 +57,9 @@ class End:
         """Say what a user must know beyond what the run has said itself; empty if nothing."""
         if self.code is not None and self.code >= 0:
             return ""
-        what = self.why or (
+        if self.why:
+            return f"{host}: {self.why}"
+        what = (
             "its driver is gone without a word: killed, or the host was started anew"
             if self.code is None
             else f"its driver was killed by signal {-self.code}"
@@ -123,7 +125,7 @@ def follow(
         except RemoteError as error:
             if not told.count:
                 raise
-            why = str(error)
+            why = "the connection was lost" if isinstance(error, LinkLostError) else str(error)
         sight.lose(why)
         if patience_s is not None and sight.silent_s > patience_s:
             raise RemoteError(

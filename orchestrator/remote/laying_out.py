@@ -17,7 +17,9 @@ _RUNS_KEPT = 50
 
 
 def missing(place: Place, hashes: Sequence[str]) -> list[str]:
-    """Return the files that are yet to be sent."""
+    """Return the files that are yet to be sent; what holds them is made, and closed to others."""
+    for folder in (place.root, place.state, place.sent, place.blobs):
+        folder.mkdir(exist_ok=True, parents=True, mode=0o700)
     return [name for name in hashes if not (place.blobs / name).is_file()]
 
 

@@ -7,12 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from orchestrator.remote.place import Place
+from orchestrator.remote.place import SENT, Place
 
 DATABASES = ("study.db", "mlflow.db")
 """Written while a sweep runs: they are fetched as a copy of one moment."""
 
-_LEFT_OUT = ("ray", "hosts", "lock", "ui.log", "fetched")
+_LEFT_OUT = ("ray", "hosts", "lock", "ui.log", "fetched", SENT)
 """At the top: of use on the host alone."""
 _COMPANIONS = ("-wal", "-shm", "-journal")
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+SENT = "sent"
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -16,23 +18,28 @@ class Place:
         return self.root / "state"
 
     @property
+    def sent(self) -> Path:
+        """Return what came from elsewhere; it goes with the state folder."""
+        return self.state / SENT
+
+    @property
     def blobs(self) -> Path:
         """Return where files that were sent lie, each under its hash: each is sent once."""
-        return self.root / "sent"
+        return self.sent / "blobs"
 
     @property
     def runs(self) -> Path:
         """Return the folders of the commands that were started from elsewhere."""
-        return self.root / "runs"
+        return self.sent / "runs"
 
     @property
     def snapshots(self) -> Path:
         """Return where copies of databases wait to be fetched."""
-        return self.root / "snapshots"
+        return self.sent / "snapshots"
 
     def space(self, name: str) -> Path:
         """Return the folder that a space file and what it needs are laid out in."""
-        return self.root / "spaces" / name
+        return self.sent / "spaces" / name
 
     def run(self, run: str) -> Path:
         """Return the folder of one command."""

@@ -29,6 +29,7 @@ def view_of(host: str) -> Iterator[View]:
     ) as live:
         table.live = live
         yield table
+    sys.stdout.write(table.summary)
 
 
 class Lines:
@@ -68,10 +69,14 @@ class LiveView:
         self._host, self._console = host, console
         self._seen: SweepStatus | None = None
         self._why, self._since_s = "", 0.0
+        self.summary = ""
 
     def output(self, text: str) -> None:
-        """Print it above the table."""
-        self.live.console.print(Text(text.rstrip("\n")), soft_wrap=True)
+        """Print it above the table; below, where the sweep has ended and this is its summary."""
+        if self._seen is not None and not self._seen.is_running:
+            self.summary += text
+        else:
+            self.live.console.print(Text(text.rstrip("\n")), soft_wrap=True)
 
     def status(self, seen: SweepStatus) -> None:
         """Draw it from now on."""
@@ -88,7 +93,7 @@ class LiveView:
     def picture(self) -> RenderableType:
         """Draw what is known now."""
         seen = self._seen
-        known = picture(seen) if seen else Text(f"{self._host}: the sweep is about to begin")
+        known = picture(seen) if seen else Text(f"{self._host}: the sweep has not begun yet")
         if not self._why:
             return known
         age = f"{time.monotonic() - self._since_s:.0f} s ago; above is what was known then"

@@ -140,7 +140,7 @@ def test_the_inventory_says_what_a_host_is_and_auto_leaves_it_to_the_file(here: 
 
 def test_only_what_an_earlier_time_laid_out_is_removed(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    place.blobs.mkdir()
+    place.blobs.mkdir(parents=True)
     (place.blobs / "one").write_text("1")
     folder = lay_out(place, "own", {"a/b.py": "one", "c.py": "one"}, {"typed": []})
     (folder / "theirs.txt").write_text("kept")
@@ -153,7 +153,7 @@ def test_only_what_an_earlier_time_laid_out_is_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", ""])
 def test_nothing_is_laid_out_elsewhere(tmp_path: Path, path: str) -> None:
     place = Place(tmp_path)
-    place.blobs.mkdir()
+    place.blobs.mkdir(parents=True)
     (place.blobs / "one").write_text("1")
     with pytest.raises(ValueError, match="leads out"):
         lay_out(place, "own", {path: "one"}, {})

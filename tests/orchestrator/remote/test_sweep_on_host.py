@@ -9,6 +9,7 @@ import random
 import signal
 import sqlite3
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -76,6 +77,26 @@ def test_a_sweep_outlives_cut_links_and_its_follower_and_is_fetched_once(
     assert (code, "nothing is new" in text) == (DONE, True), text
     code, text = other.run("export", "--state-dir", str(other.fetched), "--allow-emulated")
     assert code == DONE, text
+    _its_mlflow_is_shown_here_and_ends_with_us(other)
+
+
+def _its_mlflow_is_shown_here_and_ends_with_us(desk: Desk) -> None:
+    with desk.typed("ui", "--host", "gpu1") as typed:
+        typed.wait_for("Ctrl-C ends")
+        address = typed.text.partition("MLflow UI: ")[2].partition("/#")[0]
+        with urllib.request.urlopen(f"{address}/health", timeout=60) as answer:
+            assert answer.status == 200
+        assert _servers_of(desk)
+        typed.process.send_signal(signal.SIGINT)
+        assert typed.ends() == DONE
+    until(lambda: not _servers_of(desk), lambda: f"left: {_servers_of(desk)}")
+
+
+def _servers_of(desk: Desk) -> list[int]:
+    lines = (
+        (one.pid, " ".join(one.info["cmdline"] or ())) for one in psutil.process_iter(["cmdline"])
+    )
+    return [pid for pid, line in lines if "mlflow" in line and str(desk.place.state) in line]
 
 
 def _is_whole_and_points_here(fetched: Path) -> None:
