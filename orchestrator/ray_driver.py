@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,8 @@ _RUNS: dict[str, SweepRun] = {}
 """Sweeps that run in this process. Tune pickles its hooks, so they hold only the key."""
 _CLUSTERS: dict[str, Cluster] = {}
 """The machines of those that do not run here."""
+_ENDING: set[str] = set()
+"""Those that were asked to end."""
 
 LONELY_S = 900.0
 """Wall seconds without any host after which a sweep gives up; it can be taken up again."""
@@ -75,17 +78,19 @@ def drive(
     _RUNS[run.sweep_id] = run
     # Ray's own progress and its advice on files that we do not let it write.
     logging.getLogger("ray").setLevel(logging.ERROR)
-    if cluster is None:
-        _init_here(run.sweep.hosts)
-    else:
-        _CLUSTERS[run.sweep_id] = cluster
-    logger.info("sweep=%s Ray is up", run.sweep_id)
     try:
-        with interrupts.heard():  # Ray has put a SIGTERM handler of its own in place
-            run.settle()
-            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-            with interrupts.first_told_to(_end_tune):
-                _tuner(run, state).fit()
+        logger.info("sweep=%s Ray starts", run.sweep_id)
+        if cluster is None:
+            with interrupts.held(), ThreadPoolExecutor(1) as pool:
+                # In the main thread Ray would put a SIGTERM handler of its own in place.
+                pool.submit(_init_here, run.sweep.hosts).result()
+        else:
+            _CLUSTERS[run.sweep_id] = cluster
+        logger.info("sweep=%s Ray is up", run.sweep_id)
+        run.settle()
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        with interrupts.first_told_to(lambda: _end_tune(run.sweep_id)):
+            _tuner(run, state).fit()
     finally:
         _collect(run)
         logger.info("sweep=%s Ray ends", run.sweep_id)
@@ -93,6 +98,7 @@ def drive(
             ray.shutdown()
         del _RUNS[run.sweep_id]
         _CLUSTERS.pop(run.sweep_id, None)
+        _ENDING.discard(run.sweep_id)
 
 
 def _init_here(hosts: Sequence[HostSpec]) -> None:
@@ -123,11 +129,14 @@ def _private_files() -> Iterator[None]:
             token.chmod(0o600)
 
 
-def _end_tune() -> bool:
-    """Have Tune's loop end its trials, by the signal that it listens to besides Ctrl-C."""
-    if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:  # it would end this process
-        return False
-    os.kill(os.getpid(), signal.SIGUSR1)
+def _end_tune(sweep_id: str) -> bool:
+    """Have Tune's loop end its trials, by the signal that it listens to besides Ctrl-C.
+
+    Where it does not listen yet, it finds that there is no trial to begin with.
+    """
+    _ENDING.add(sweep_id)
+    if signal.getsignal(signal.SIGUSR1) is not signal.SIG_DFL:  # it would end this process
+        os.kill(os.getpid(), signal.SIGUSR1)
     return True
 
 
@@ -183,6 +192,8 @@ class RunSearcher(Searcher):  # type: ignore[misc] # Ray is untyped
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the config of the next trial; None to be asked again, FINISHED at the end."""
+        if self._sweep_id in _ENDING:
+            return str(Searcher.FINISHED)
         try:
             job = self._next_job()
         except Exception:  # as for a hook, but Tune must then be told to stop asking

@@ -27,9 +27,8 @@ class Interrupts:
     def heard(self) -> Iterator[None]:
         """Hear the signals for as long as this lasts; outside the main thread it changes nothing.
 
-        It may be entered again inside, where a library has put handlers of its own in place, as
-        Ray's start does: its SIGTERM would end the process without a word. A program that a shell
-        started behind `&` is born deaf to SIGINT: it hears ours all the same.
+        A program that a shell started behind `&` is born deaf to SIGINT: it hears ours all the
+        same.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -40,6 +39,22 @@ class Interrupts:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Have the first signal wait for the end of what must not be cut off in the middle."""
+        waiting: list[bool] = []
+
+        def wait() -> bool:
+            waiting.append(True)
+            return True
+
+        try:
+            with self.first_told_to(wait):
+                yield
+        finally:
+            if waiting:
+                raise KeyboardInterrupt
 
     @contextmanager
     def first_told_to(self, gently: Callable[[], bool]) -> Iterator[None]:

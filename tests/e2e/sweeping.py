@@ -92,6 +92,17 @@ def wait_for_phase(folder: Path, phase: str) -> int:
     raise AssertionError(f"no trial came to {phase}")
 
 
+def wait_for_line(folder: Path, words: str) -> None:
+    """Wait until the log of a driver has some words."""
+    end_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end_s:
+        logs = folder.glob(".sweeps/sweeps/*/driver.log")
+        if any(words in log.read_text() for log in logs):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no driver logged {words}")
+
+
 def wait_until_nothing_is_left(folder: Path, port: int) -> None:
     """Wait until no process of the folder's sweeps lives and the port can be bound."""
     ours = set(State(folder / ".sweeps").sweep_ids())

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.state import State
 from tests.e2e.sweeping import (
     run,
     started,
     trials,
+    wait_for_line,
     wait_for_phase,
     wait_until_nothing_is_left,
     write_space,
@@ -76,6 +78,19 @@ def test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial(
     wait_until_nothing_is_left(tmp_path, port)
     (row,) = trials(tmp_path)
     assert row["outcome"] == "cancelled", row["reason"]
+
+
+def test_a_signal_while_ray_comes_up_ends_a_sweep_before_its_first_trial(tmp_path: Path) -> None:
+    write_space(tmp_path, "early", trials=2)
+    with started(tmp_path, "sweep", "early.py") as process:
+        wait_for_line(tmp_path, "Ray starts")
+        process.terminate()
+        output, _ = process.communicate(timeout=100)
+    assert process.returncode == 130, output
+    assert "--resume" in output
+    assert trials(tmp_path) == []
+    state = State(tmp_path / ".sweeps")
+    assert [state.card(name)["status"] for name in state.sweep_ids()] == ["interrupted"]
 
 
 def test_a_killed_driver_leaves_no_server_and_its_sweep_resumes(tmp_path: Path) -> None:

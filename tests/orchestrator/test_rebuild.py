@@ -263,7 +263,7 @@ def _study_of(state: State) -> list[tuple[object, ...]]:
     "damage",
     [
         "a wrong value",
-        "torn",
+        pytest.param("torn", marks=pytest.mark.slow),
         pytest.param("lost", marks=pytest.mark.slow),
         pytest.param("no database", marks=pytest.mark.slow),
     ],

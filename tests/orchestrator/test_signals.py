@@ -75,3 +75,17 @@ def test_a_loop_that_ends_by_itself_is_told_instead_of_interrupted() -> None:
     deaf = Interrupts(lambda: None)
     with deaf.heard(), deaf.first_told_to(lambda: False), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGTERM)
+
+
+def test_what_must_not_be_cut_off_is_not_and_then_the_signal_counts() -> None:
+    ends: list[str] = []
+    interrupts = Interrupts(lambda: ends.append("at once"))
+    done: list[str] = []
+    with interrupts.heard():
+        with pytest.raises(KeyboardInterrupt), interrupts.held():
+            signal.raise_signal(signal.SIGTERM)
+            done.append("all of it")
+        assert (done, ends) == (["all of it"], [])
+        with pytest.raises(KeyboardInterrupt), interrupts.held():
+            signal.raise_signal(signal.SIGTERM)
+        assert ends == ["at once"]

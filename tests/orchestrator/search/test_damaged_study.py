@@ -39,7 +39,8 @@ def _values(path: Path) -> list[float | None]:
         return [trial.value for trial in file.trials()]
 
 
-@pytest.mark.parametrize("is_lost", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow  # tables are made anew
+@pytest.mark.parametrize("is_lost", [False, True])
 def test_a_damaged_or_lost_file_is_set_aside_and_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_lost: bool
 ) -> None:
