@@ -47,7 +47,7 @@ def attach(
 
 
 def stop(host: ThisHost, inventory: Inventory = DEFAULT_INVENTORY) -> None:
-    """End the sweep that runs on a host, as Ctrl-C would, and wait until it has ended."""
+    """End the sweep that runs on a host, as Ctrl-C would; a second time, at once. Waits for it."""
     with remote_exits():
         from orchestrator.remote import commands
 

@@ -72,6 +72,8 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
         raise typer.BadParameter("one excludes the other", param_hint=" and ".join(wishes))
     wish = wishes[0] if wishes else Wish.AUTO
     choice = HostChoice(engine, truth, time_scale, scenario, _sent(sent) if sent else None)
+    if host is not None and (hosts or ray_address):
+        raise typer.BadParameter("one excludes the other", param_hint="--host and --hosts")
     if host is not None:
         options = [*wishes, "--driver", driver.value]
         options += [] if trials is None else ["--trials", str(trials)]

@@ -15,7 +15,7 @@ from orchestrator.exit_codes import DONE, INTERRUPTED, NOT_READY
 from orchestrator.journal import DiskError
 from orchestrator.remote.calling import There
 from orchestrator.remote.fetching import Fetched, fetch
-from orchestrator.remote.following import End, follow
+from orchestrator.remote.following import End, follow, status_from
 from orchestrator.remote.parcel import pack
 from orchestrator.remote.starting import Order, start
 from orchestrator.remote.view import view_of
@@ -125,7 +125,7 @@ def status_there(
     with host.reached() as (there, _):
         found = there.ask("status", {"sweep": sweep_id})
     seen = found["status"]
-    return seen and SweepStatus.from_data(seen), found["run"]
+    return seen and status_from(seen), found["run"]
 
 
 def fetch_from(host: HostName, state_dir: Path) -> Fetched:

@@ -146,8 +146,8 @@ def _is_here(path: Path, stamp: Sequence[int]) -> bool:
 
 
 def _local(folder: Path, name: str) -> Path:
-    """Return where a file goes here; a host cannot make us write elsewhere."""
+    """Return where a file goes here; a host cannot make us write elsewhere: TransferError."""
     parts = PurePosixPath(name)
     if parts.is_absolute() or ".." in parts.parts or not parts.parts:
-        raise ValueError(f"{name!r} leads out of the folder")
+        raise TransferError(f"the host names a file {name!r}, which leads out of the folder")
     return folder / parts

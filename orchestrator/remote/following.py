@@ -4,20 +4,24 @@ It keeps nothing that matters: it may be killed, and another one started, at any
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from infra.remote import LinkLostError, LoginRefusedError, RemoteError, UntrustedHostError
-from orchestrator.exit_codes import NOT_READY
+from orchestrator.exit_codes import NOT_READY, of_status
 from orchestrator.remote.calling import There
-from orchestrator.watching.sweep_status import SweepStatus
+from orchestrator.watching.sweep_status import DIED, SweepStatus
 
 SILENT_S = 8.0
 """Wall seconds without a beat, of which one comes every two, until we count as cut off."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 10.0
 _PAUSE_GROWTH = 2.0
+
+
+class OtherVersionError(RemoteError):
+    """What is told there is not what is understood here; trying again helps nothing."""
 
 
 class View(Protocol):
@@ -51,12 +55,16 @@ class End:
     @property
     def exit_code(self) -> int:
         """Return the code of the run as ours; NOT_READY for one that was killed."""
+        if self.code is None and self.status is not None:
+            return of_status(self.status.status, has_leader=self.status.leader is not None)
         return NOT_READY if self.code is None or self.code < 0 else self.code
 
     def told(self, host: str) -> str:
         """Say what a user must know beyond what the run has said itself; empty if nothing."""
         if self.code is not None and self.code >= 0:
             return ""
+        if self.code is None and self.status is not None and self.status.status != DIED:
+            return ""  # only what would have noted the code was killed
         if self.why:
             return f"{host}: {self.why}"
         what = (
@@ -120,7 +128,7 @@ def follow(
             if end is not None:
                 return end
             why = "the news ended without an end"
-        except (LoginRefusedError, UntrustedHostError):
+        except (LoginRefusedError, UntrustedHostError, OtherVersionError):
             raise
         except RemoteError as error:
             if not told.count:
@@ -154,11 +162,20 @@ class _Told:
                 self.offset = news["at"]
                 self._view.output(news["text"])
             case "status":
-                self._status = SweepStatus.from_data(news["status"])
+                self._status = status_from(news["status"])
                 self._view.status(self._status)
             case "end":
                 return End(news["code"], news.get("why", ""), self._status)
         return None
+
+
+def status_from(data: Mapping[str, Any]) -> SweepStatus:
+    """Read how a sweep stands. Raises OtherVersionError."""
+    try:
+        return SweepStatus.from_data(data)
+    except (ValueError, TypeError, KeyError) as error:
+        why = f"ours there is of another version than here ({error}): `hosts prepare` renews it"
+        raise OtherVersionError(why) from error
 
 
 def _listen(there: There, told: _Told, sight: _Sight) -> End | None:

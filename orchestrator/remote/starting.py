@@ -1,6 +1,7 @@
 """Starts a sweep on a host: what is missing there is sent, then the command is launched once."""
 
 import getpass
+import os
 import platform
 import secrets
 import shutil
@@ -111,8 +112,15 @@ def _asked(
         "argv": ["sweep", str(parcel.space), *state, *order.options],
         "env": {"COLUMNS": str(width)},
         "title": f"a sweep of {parcel.space}",
-        "who": f"{getpass.getuser()} from {platform.node()}",
+        "who": f"{_user()} from {platform.node()}",
     }  # fmt: skip
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # in a container, a user may have no name
+        return f"user {os.getuid()}"
 
 
 def _launch(there: There, folder: str, hidden: Mapping[str, str]) -> None:

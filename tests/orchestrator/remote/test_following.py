@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,9 +13,10 @@ import pytest
 from infra.remote import LinkLostError, LoginRefusedError, Remote, RemoteError, UnreachableError
 from orchestrator.exit_codes import NOT_READY
 from orchestrator.remote.calling import There
-from orchestrator.remote.following import End, follow
+from orchestrator.remote.following import End, OtherVersionError, follow
 from orchestrator.remote.place import Place
 from orchestrator.watching.sweep_status import SweepStatus
+from tests.orchestrator.remote.sample import SEEN
 
 RUN = {"kind": "run", "run": {"run": "r1"}}
 BEAT = {"kind": "beat"}
@@ -163,6 +164,25 @@ def test_patience_ends() -> None:
 def test_ours_missing_there_is_told_with_how_to_put_it() -> None:
     with pytest.raises(RemoteError, match="hosts prepare gpu1"):
         followed(Script([], code=127))
+
+
+def test_a_status_of_another_version_ends_the_following() -> None:
+    other = {"kind": "status", "status": {"version": 99}}
+    with pytest.raises(OtherVersionError, match="`hosts prepare` renews it"):
+        followed(Script([RUN, other]))
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "is_told"), [("finished", 0, False), ("interrupted", 130, False),
+                                    ("died", NOT_READY, True)],
+)  # fmt: skip
+def test_where_only_the_launcher_was_killed_the_sweep_says_how_it_ended(
+    status: str, code: int, is_told: bool
+) -> None:
+    news = {"kind": "status", "status": replace(SEEN, status=status).as_data()}
+    ended = followed(Script([RUN, news, end(None)]))[0]
+    assert ended.exit_code == code
+    assert bool(ended.told("gpu1")) is is_told
 
 
 @pytest.mark.parametrize(("code", "words"), [(-9, "killed by signal 9"), (None, "without a word")])

@@ -149,6 +149,15 @@ def test_a_killed_driver_is_told_and_its_sweep_goes_on_until_it_is_stopped(
     assert not swept & all_tags().keys()
     files = [path for path in desk.place.root.rglob("*") if path.is_file()]
     assert not any(SECRET.encode() in path.read_bytes() for path in files)
+    _an_edit_is_met_there_with_advice_in_the_words_that_were_typed(desk, space)
+
+
+def _an_edit_is_met_there_with_advice_in_the_words_that_were_typed(desk: Desk, space: str) -> None:
+    path = desk.folder / space
+    path.write_text(path.read_text().replace('"LL"', '"Simple"'))
+    code, text = desk.run("sweep", space, *SWEEP)
+    assert code == BAD_INPUT, text
+    assert f"sweep {space} {' '.join(SWEEP)} --continue" in text
 
 
 def test_what_the_host_refuses_is_told_here(desk: Desk) -> None:
