@@ -166,13 +166,13 @@ def _followed(
     try:
         with view_of(host.name) as view:
             end = follow(there, view, run, patience_s=patience_s)
-        _tell_end(host, there, end, state_dir)
     except KeyboardInterrupt:
         _say(
             f"\nNo longer followed. The sweep goes on on {host.name}: `{host.command('attach')}`"
             f" shows it, `{host.command('stop')}` ends it."
         )
         return INTERRUPTED
+    _tell_end(host, there, end, state_dir)
     return end.exit_code
 
 
@@ -184,8 +184,10 @@ def _tell_end(host: HostName, there: There, end: End, state_dir: Path) -> None:
     folder = fetched_folder(state_dir, host.name)
     try:
         _say(fetched_text(fetch(there, folder), host.name, folder))
-    except (RemoteError, DiskError) as error:
-        sys.stderr.write(f"{error}\n`{host.command('fetch')}` brings the results later.\n")
+    except (RemoteError, DiskError, KeyboardInterrupt) as error:
+        sys.stderr.write(
+            f"{str(error) or 'interrupted'}\n`{host.command('fetch')}` brings the results later.\n"
+        )
 
 
 def fetched_text(found: Fetched, host: str, folder: Path) -> str:

@@ -115,8 +115,8 @@ def follow(
 ) -> End:
     """Show a run, or the newest, to its end; go on through lost connections.
 
-    Raises RemoteError at once where the host cannot be used at all, and once nothing was heard for
-    longer than the patience.
+    Raises RemoteError at once where the host refuses us, or cannot be reached to show its newest
+    run; and once nothing was heard for longer than the patience.
     """
     told = _Told(run, view)
     sight = _Sight(view, clock)
@@ -131,7 +131,8 @@ def follow(
         except (LoginRefusedError, UntrustedHostError, OtherVersionError):
             raise
         except RemoteError as error:
-            if not told.count:
+            # A run that was named was started from here: the host has been reached before.
+            if not told.count and not run:
                 raise
             why = "the connection was lost" if isinstance(error, LinkLostError) else str(error)
         sight.lose(why)

@@ -108,12 +108,13 @@ class Heard:
 
 def followed(
     *scripts: Script | RemoteError,
+    run: str = "",
     patience_s: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[End, Heard, FakeRemote, list[float]]:
     remote, view, pauses = FakeRemote(list(scripts)), Heard(), list[float]()
     there = There(cast(Remote, remote), "/py", Place(Path("/ours")))
-    ended = follow(there, view, patience_s=patience_s, clock=clock, sleep=pauses.append)
+    ended = follow(there, view, run, patience_s=patience_s, clock=clock, sleep=pauses.append)
     return ended, view, remote, pauses
 
 
@@ -149,6 +150,12 @@ def test_silence_on_a_standing_connection_is_blindness_too() -> None:
 def test_a_host_that_was_never_heard_is_an_error_at_once() -> None:
     with pytest.raises(UnreachableError):
         followed(UnreachableError("no route"))
+
+
+def test_a_run_that_was_started_from_here_is_waited_for() -> None:
+    gone = UnreachableError("no route")
+    ended, view, _, _ = followed(gone, Script([RUN, end(0)]), run="r1")
+    assert (ended.code, view.told) == (0, ["blind", "heard"])
 
 
 def test_a_login_that_is_refused_later_is_not_tried_again() -> None:
