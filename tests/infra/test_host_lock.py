@@ -174,8 +174,10 @@ def test_an_emulated_host_is_locked_where_its_servers_meet(tmp_path: Path) -> No
 
 
 def test_a_reservation_is_ours_alone_and_ends_with_it(runtime: RuntimeFolder) -> None:
-    before = open_fds()
     host = LocalHost(RANGE)
+    with host.reserve("s", "what is opened once for all"):
+        pass
+    before = open_fds()
     with ExitStack() as held:
         lent = [held.enter_context(host.reserve("s", f"t{n}")) for n in range(4)]
         ports = [port for one in lent for port in one.ports]
@@ -203,6 +205,7 @@ def _ports(reservations: list[Reservation]) -> set[int]:
     return {port for one in reservations for port in one.ports}
 
 
+@pytest.mark.slow
 def test_two_processes_never_get_the_same_port(runtime: RuntimeFolder) -> None:
     with other_process(_RESERVE) as (process, line), ExitStack() as held:
         theirs = {int(port) for port in line.split()}

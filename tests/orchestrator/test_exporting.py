@@ -19,6 +19,8 @@ from sweeps.workloads import Workload
 from tests.sweeps.exports import OPTIONS, REAL
 from tests.sweeps.makers import estimate, ngram, plain, result, with_argv
 
+pytestmark = pytest.mark.slow
+
 SPACED = {"tp_size": 8, "max_running_requests": 48}
 EMULATED = HostSpec("local", engine=EngineName.EMULATED, version="0.5.23")
 

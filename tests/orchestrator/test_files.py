@@ -54,6 +54,7 @@ def test_a_spool_reads_as_it_was_written_and_every_line_is_json(tmp_path: Path) 
     assert [{n: v for n, v in line.items() if n != "crc"} for line in lines] == RECORDS
 
 
+@pytest.mark.slow
 def test_cut_anywhere_every_whole_line_before_is_read_and_a_writer_goes_on(tmp_path: Path) -> None:
     content = _spooled(tmp_path / "whole.jsonl").read_bytes()
     path = tmp_path / "spool.jsonl"

@@ -13,6 +13,8 @@ from sweeps.replay.recording import Circumstances, Recording
 from sweeps.replay.streams import Stream
 from sweeps.results import Phase
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:

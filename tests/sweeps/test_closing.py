@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +133,7 @@ def _items(results: Sequence[TrialResult], host: str) -> set[tuple[str, type, Va
     return {(name, type(value), value) for config in good for name, value in config.items()}
 
 
+@pytest.mark.slow
 @given(TRIALS)
 @settings(max_examples=400)
 def test_a_value_that_ever_worked_on_a_host_is_never_closed_there(

@@ -20,6 +20,7 @@ def alarm_share(cold: float, runs: int = 100) -> float:
     return rang / runs
 
 
+@pytest.mark.slow
 def test_the_alarm_is_seldom_false_and_hears_a_slow_warm_up() -> None:
     assert alarm_share(0.0) <= 0.06
     assert alarm_share(0.5) >= 0.7

@@ -41,6 +41,7 @@ workloads = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(workloads)
 def test_no_two_passes_share_a_prompt_and_none_repeats_one(work: Workload) -> None:

@@ -77,6 +77,7 @@ def test_ids_that_nobody_had_read_as_unknown() -> None:
     assert render(2**31 + 5) == "\ufffd"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROMPT_SETS)
 def test_each_prompt_set_gets_its_kind(name: str) -> None:
     kinds = {

@@ -235,6 +235,7 @@ ODD = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(
     events=st.lists(st.one_of(EVENTS, EVENTS, EVENTS, ODD), max_size=12),

@@ -129,6 +129,7 @@ LINES = st.sampled_from(
 SIZES = st.sampled_from([b"%x", b"%X", b"0%x", b" %x", b"%x;a=b", b"+%x", b"0x%x"])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=500)
 @given(lines=st.lists(LINES, max_size=4), size=SIZES, wrong=st.integers(-2, 2), end=st.booleans())
 def test_the_short_way_for_usual_reads_says_what_the_long_way_does(

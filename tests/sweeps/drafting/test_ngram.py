@@ -48,6 +48,7 @@ def code(tokens: int = 1500) -> list[int]:
     return TargetStream(7, Kind.CODE).window(0, tokens)
 
 
+@pytest.mark.slow
 def test_trees_are_those_that_were_compared_with_sglang() -> None:
     transcript = play(COMPARED_CASES)
     assert transcript.digest() == COMPARED
