@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 
 from orchestrator.job import StopKind, StopOrder, TrialJob
+from orchestrator.signals import Interrupts
 from orchestrator.sweep_run import SweepRun
 from orchestrator.trial_records import lost_result
 from orchestrator.trial_seam import Tools
@@ -20,21 +21,31 @@ STOP_WAIT_S = 30.0
 """Wall seconds for trials to stop their servers after an interrupt; guards do it after that."""
 
 
-def drive(run: SweepRun, tools_for: Callable[[HostSpec], Tools]) -> None:
-    """Run a sweep to its end. KeyboardInterrupt stops the servers and comes out again."""
+def drive(
+    run: SweepRun, tools_for: Callable[[HostSpec], Tools], interrupts: Interrupts | None = None
+) -> None:
+    """Run a sweep to its end. KeyboardInterrupt stops the servers and comes out again.
+
+    One that `interrupts` hears comes out between two turns, where it can leave nothing half done.
+    """
     running: dict[str, TrialThread] = {}
     tools = {host.name: tools_for(host) for host in run.sweep.hosts}
     run.settle()
-    try:
-        while not run.is_over:
-            _hand_out(run, running, tools)
-            for host_name, thread in list(running.items()):
-                _follow(run, thread)
-                if thread.done:
-                    del running[host_name]
-                    run.on_result(result_of(thread))
-    finally:
-        _stop_all(run, running)
+    with (interrupts or Interrupts(lambda: None)).held() as asked:
+        try:
+            while not run.is_over and not asked:
+                _turn(run, running, tools)
+        finally:
+            _stop_all(run, running)
+
+
+def _turn(run: SweepRun, running: dict[str, TrialThread], tools: dict[str, Tools]) -> None:
+    _hand_out(run, running, tools)
+    for host_name, thread in list(running.items()):
+        _follow(run, thread)
+        if thread.done:
+            del running[host_name]
+            run.on_result(result_of(thread))
 
 
 def result_of(thread: TrialThread) -> TrialResult:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -41,8 +41,11 @@ class Interrupts:
                 signal.signal(number, handler)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Have the first signal wait for the end of what must not be cut off in the middle."""
+    def held(self) -> Iterator[Sequence[bool]]:
+        """Have the first signal wait for the end of what must not be cut off in the middle.
+
+        What it yields is empty until there is such a signal.
+        """
         waiting: list[bool] = []
 
         def wait() -> bool:
@@ -51,7 +54,7 @@ class Interrupts:
 
         try:
             with self.first_told_to(wait):
-                yield
+                yield waiting
         finally:
             if waiting:
                 raise KeyboardInterrupt

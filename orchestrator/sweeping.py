@@ -349,7 +349,7 @@ def _run_driver(run: SweepRun, state: State, mover: "_Mover", interrupts: Interr
             from orchestrator import serial_driver
             from orchestrator.tools import local_tools
 
-            serial_driver.drive(run, local_tools)
+            serial_driver.drive(run, local_tools, interrupts)
         case Driver.SIMULATED:
             from orchestrator import simulation
 

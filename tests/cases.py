@@ -9,6 +9,8 @@ CASES: dict[str, tuple[str, ...]] = {
         "tests/orchestrator/test_signals.py::test_the_first_signal_lets_a_sweep_end_cleanly",
         "tests/orchestrator/test_signals.py::test_the_second_ends_it_at_once",
         "tests/e2e/test_ray_sweep.py::test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial",
+        "tests/e2e/test_ray_sweep.py::"
+        "test_a_signal_while_ray_comes_up_ends_a_sweep_before_its_first_trial",
     ),
     "O-28": (  # parallel trials on the same GPUs
         "tests/infra/test_host_lock.py::"
@@ -34,6 +36,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "test_a_resumed_search_repeats_nothing_and_takes_up_what_was_cut_off",
         "tests/orchestrator/test_rebuild.py::test_the_study_is_made_again_as_it_was",
         "tests/e2e/test_ray_sweep.py::test_a_killed_driver_leaves_no_server_and_its_sweep_resumes",
+        "tests/bench/test_bench.py::test_random_faults_lose_nothing_and_teach_nothing_wrong",
     ),
     "O-33": (  # NaN becomes the best
         "tests/sweeps/test_ranking.py::test_only_rates_take_part",

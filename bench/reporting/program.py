@@ -19,13 +19,37 @@ Figures = Mapping[str, float]
 
 def run(about: str, measure: Callable[[bool], Figures]) -> None:
     """Measure and print. `measure` is told whether it must be quick, under a minute."""
-    name = Path(sys.argv[0]).stem
-    parser = argparse.ArgumentParser(prog=f"bench/{name}.py", description=about.partition("\n")[0])
+    options = _parser(about).parse_args()
+    _print(measure(options.quick), as_json=options.json)
+
+
+def run_counted(
+    about: str, measure: Callable[[bool, int], Figures], option: str, many: int, few: int
+) -> None:
+    """As `run`, where an option says how often; `few` is the number where it must be quick."""
+    parser = _parser(about)
+    parser.add_argument(option, type=int, dest="count", help=f"How many; {many}, or {few}.")
+    options = parser.parse_args()
+    count = options.count or (few if options.quick else many)
+    _print(measure(options.quick, count), as_json=options.json)
+
+
+def _parser(about: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"bench/{_name()}.py", description=about.partition("\n")[0]
+    )
     parser.add_argument("--quick", action="store_true", help="Fewer runs, under a minute.")
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parser.parse_args()
-    figures = measure(options.quick)
-    if options.json:
+    return parser
+
+
+def _name() -> str:
+    return Path(sys.argv[0]).stem
+
+
+def _print(figures: Figures, *, as_json: bool) -> None:
+    name = _name()
+    if as_json:
         command = " ".join(["python", f"bench/{name}.py", *sys.argv[1:]])
         report = {"bench": name, "command": command, "figures": figures, "machine": machine()}
         print(json.dumps(report, allow_nan=False))

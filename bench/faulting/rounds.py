@@ -1,0 +1,89 @@
+"""One sweep under fire: struck at random instants, taken up again until it ends, and audited."""
+
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from faulting.audit import Findings, audit, finished
+from faulting.place import END_S, Place
+from faulting.strikes import SIGNALS, Scene, Strike, Target, throw
+from faulting.tracker import TrackerServer
+from orchestrator.state import RESULT_FILE
+
+MOST_STARTS = 40
+CALM_S = 1.5
+"""Mean wall seconds between two strikes."""
+EARLY_SHARE = 0.25
+"""Of the drivers that are hit, those that are hit before their first trial runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What was thrown, and what it did."""
+
+    strikes: tuple[Strike, ...]
+    findings: Findings
+    starts: int
+
+
+def under_fire(
+    place: Place, targets: Sequence[Target], kills: int, luck: random.Random,
+    tracker: TrackerServer | None = None,
+) -> Round:  # fmt: skip
+    """Throw so many faults at a sweep, let it end, and count what they did."""
+    strikes: list[Strike] = []
+    known: dict[int, tuple[str, float]] = {}
+    process = place.start()
+    try:
+        while len(strikes) < kills and not place.is_over and place.starts < MOST_STARTS:
+            if process.poll() is not None:
+                known |= finished(place)
+                process = place.start()
+            _bide(place, process, luck)
+            target, number = luck.choice(targets), luck.choice(SIGNALS)
+            strike = throw(Scene(place, process.pid, tracker), target, number, luck)
+            strikes += [strike] if strike.hit else []
+            if strike.hit and target is Target.DRIVER and number != signal.SIGSTOP:
+                _wait(process)
+        known |= _to_the_end(place, process)
+        store = tracker.store_uri if tracker else ""
+        found = audit(place, known, store)
+    finally:
+        place.clear()
+    return Round(tuple(strikes), found, place.starts)
+
+
+def _to_the_end(place: Place, process: "subprocess.Popen[bytes]") -> dict[int, tuple[str, float]]:
+    known: dict[int, tuple[str, float]] = {}
+    _wait(process)
+    while not place.is_over and place.starts < MOST_STARTS:
+        known |= finished(place)
+        _wait(place.start())
+    return known
+
+
+def _bide(place: Place, process: "subprocess.Popen[bytes]", luck: random.Random) -> None:
+    """Wait for a random time; mostly while a trial runs, as else nobody but the driver is there."""
+    until_s = time.monotonic() + END_S
+    if luck.random() > EARLY_SHARE:
+        while not _is_busy(place) and process.poll() is None and time.monotonic() < until_s:
+            time.sleep(0.02)
+    until_s = time.monotonic() + luck.expovariate(1 / CALM_S)
+    while time.monotonic() < until_s and process.poll() is None:
+        time.sleep(0.01)
+
+
+def _is_busy(place: Place) -> bool:
+    folders = (place.folder / "state").glob("sweeps/*/trials/*/")
+    return any(not (folder / RESULT_FILE).exists() for folder in folders)
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> None:
+    try:
+        process.wait(timeout=END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(timeout=END_S)

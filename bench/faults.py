@@ -1,0 +1,129 @@
+"""What random faults do to sweeps on the emulated host: nothing, or it is counted here.
+
+A signal (SIGKILL, SIGTERM, or SIGSTOP for up to two seconds) hits the driver, the trial actor, a
+guard, a server, the MLflow server or a process of Ray's head at a random instant, over many small
+sweeps; a sweep whose driver died is taken up by the same command until it has ended. Then its
+spools, its study and MLflow's store are compared. Power cuts are copies of the state folder at
+random instants, each of which is taken up again. `--quick` throws few faults, without the MLflow
+server and its outage. What was thrown and what was found goes to the error output as a table.
+"""
+
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from faulting.audit import Findings
+from faulting.outage import outage
+from faulting.place import Place
+from faulting.power_cuts import power_cuts
+from faulting.rounds import Round, under_fire
+from faulting.strikes import SIGNALS, Strike, Target
+from faulting.tracker import TrackerServer
+from reporting.program import Figures, run_counted
+
+KILLS, QUICK_KILLS = 500, 16
+CUTS_SHARE = 0.4
+"""Power cuts for each kill: 200 for 500."""
+QUICK_CUTS = 2
+KILLS_A_SWEEP = 8
+QUICK_KILLS_A_SWEEP = 16
+TRIALS = 8
+RAY_EVERY, TRACKER_EVERY = 4, 3
+"""Which rounds run under Ray, and which have an MLflow server that may be hit."""
+SEED = 20_261_130
+
+SERIAL = (Target.DRIVER, Target.GUARD, Target.SERVER)
+RAY = (*SERIAL, Target.ACTOR, Target.HEAD)
+
+
+def measure(quick: bool, kills: int) -> Figures:
+    """Throw the faults and return the counts, all of which should be 0."""
+    luck = random.Random(SEED)
+    with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        if quick:
+            rounds = _rounds(folder, kills, luck, None, QUICK_KILLS_A_SWEEP)
+            cuts = _cuts(folder, QUICK_CUTS, luck)
+            return _figures(rounds, cuts, QUICK_CUTS)
+        tracker = TrackerServer(folder / "tracker")
+        try:
+            tracker.wait_ready()
+            seen = outage(folder / "outage", tracker)
+            rounds = _rounds(folder, kills, luck, tracker)
+            count = round(CUTS_SHARE * kills)
+            cuts = _cuts(folder, count, luck)
+        finally:
+            tracker.end()
+    return {
+        **_figures(rounds, cuts + seen.findings, count),
+        "outage_trial_ratio": seen.struck_trial_s / seen.calm_trial_s,
+        "outage_tracker_differences_count": seen.findings.tracker_differences,
+    }
+
+
+def _rounds(
+    folder: Path,
+    kills: int,
+    luck: random.Random,
+    tracker: TrackerServer | None,
+    kills_a_sweep: int = KILLS_A_SWEEP,
+) -> list[Round]:
+    rounds: list[Round] = []
+    while (left := kills - sum(len(one.strikes) for one in rounds)) > 0:
+        number = len(rounds)
+        under_ray = number % RAY_EVERY == RAY_EVERY - 1
+        with_server = tracker if tracker and number % TRACKER_EVERY == 0 else None
+        place = Place(
+            folder / f"sweep-{number}", TRIALS, "ray" if under_ray else "serial",
+            tracking_uri=with_server.uri if with_server else "",
+        )  # fmt: skip
+        targets = (*(RAY if under_ray else SERIAL), *([Target.TRACKER] if with_server else []))
+        done = under_fire(place, targets, min(left, kills_a_sweep), luck, with_server)
+        rounds.append(done)
+        thrown = sum(len(one.strikes) for one in rounds)
+        print(f"{thrown}/{kills} faults, {done.starts} starts", file=sys.stderr, flush=True)
+    return rounds
+
+
+def _cuts(folder: Path, count: int, luck: random.Random) -> Findings:
+    found, number = Findings(), 0
+    while number < count:
+        place = Place(folder / f"cut-{number}", TRIALS)
+        these = min(KILLS_A_SWEEP, count - number)
+        found += power_cuts(place, these, luck)
+        number += these
+    return found
+
+
+def _figures(rounds: Sequence[Round], cuts: Findings, cut_count: int) -> Figures:
+    strikes = [strike for one in rounds for strike in one.strikes]
+    found = sum((one.findings for one in rounds), Findings())
+    Console(stderr=True).print(_table(strikes))
+    for complaint in (*found.complaints, *cuts.complaints):
+        print(complaint, file=sys.stderr)
+    return {
+        "faults_count": len(strikes),
+        "sweeps_count": len(rounds),
+        "starts_count": sum(one.starts for one in rounds),
+        **{f"{name}_count": value for name, value in found.counts.items()},
+        "power_cuts_count": cut_count,
+        **{f"power_cut_{name}_count": value for name, value in cuts.counts.items()},
+    }
+
+
+def _table(strikes: Sequence[Strike]) -> Table:
+    counts = Counter((strike.target, strike.signal) for strike in strikes)
+    table = Table("hit", *(number.name for number in SIGNALS), title="faults thrown")
+    for target in Target:
+        table.add_row(target, *(str(counts[target, number]) for number in SIGNALS))
+    return table
+
+
+if __name__ == "__main__":
+    run_counted(__doc__ or "", measure, "--kills", KILLS, QUICK_KILLS)
