@@ -29,9 +29,9 @@ AWKWARD = ("a b", "it's", '"quoted"', "; echo x", "back\\slash", "$HOME `id`", "
 _REST = "import signal; print('up', flush=True); signal.pause()"
 
 
-@pytest.fixture(params=HOSTS)
+@pytest.fixture(params=HOSTS, scope="module")
 def host(request: pytest.FixtureRequest) -> Iterator[Host]:
-    """Make a host of each kind."""
+    """Make a host of each kind; all tests share it, as all trials of a sweep do."""
     if request.param == "LocalHost":
         yield LocalHost()
         return

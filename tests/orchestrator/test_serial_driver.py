@@ -14,9 +14,8 @@ from orchestrator.tools import local_tools
 from orchestrator.trial_seam import Tools
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.results import Outcome, Phase, TrialResult
-from sweeps.sweep import Budget
 from tests.orchestrator.running import sweep_run
-from tests.sweeps.makers import SMALL
+from tests.sweeps.makers import SMALL, patient
 
 pytestmark = pytest.mark.slow
 
@@ -25,8 +24,8 @@ SWEEP = replace(
     SMALL,
     fixed={"tp_size": 8},
     hosts=[HOST],
-    workload=replace(SMALL.workload, max_tokens=256, measure_s=900.0),
-    budget=Budget(trials=3),
+    workload=replace(SMALL.workload, max_tokens=256, measure_s=1e6),
+    budget=patient(3),
     early_stopping=False,
 )
 
@@ -57,7 +56,7 @@ def test_runs_to_its_end_and_leaves_nothing(tmp_path: Path) -> None:
 
 def test_two_hosts_work_at_the_same_time(tmp_path: Path) -> None:
     hosts = [replace(HOST, name="one"), replace(HOST, name="two")]
-    run = sweep_run(replace(SWEEP, hosts=hosts, budget=Budget(trials=4)), tmp_path)
+    run = sweep_run(replace(SWEEP, hosts=hosts, budget=patient(4)), tmp_path)
     most: list[int] = []
     made: dict[str, Tools] = {}
 

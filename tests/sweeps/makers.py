@@ -29,6 +29,11 @@ SMALL = Sweep(
 )
 
 
+def patient(trials: int) -> Budget:
+    """Make a budget for fast clocks, on which a busy machine is slow to start a server."""
+    return Budget(trials=trials, start_s=1e6, phase_s=1e6, trial_s=1e6, silence_s=1e6)
+
+
 def plain(**more: str | int | bool | None) -> Config:
     """Make a plain configuration."""
     return Config.of({"speculative_algorithm": None, **more})

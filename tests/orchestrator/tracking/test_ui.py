@@ -129,14 +129,22 @@ def test_the_runs_are_served(ui: Ui) -> None:
     assert {run["info"]["run_name"] for run in runs} == {*NAMES, "EMULATED ngram"}
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[Page]:
-    """Return a page of a browser, where there is one."""
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """Return the page of a browser, where there is one."""
     binary = shutil.which("chromium")
     if binary is None:
         pytest.skip("there is no chromium on the PATH to look with")
-    with open_browser(binary, tmp_path / "profile") as page:
+    with open_browser(binary, tmp_path_factory.mktemp("profile")) as page:
         yield page
+
+
+@pytest.fixture
+def page(browser: Page) -> Page:
+    """Return the page with nothing on it of the test before."""
+    browser.open("about:blank")
+    browser.wait_for("document.URL == 'about:blank'")
+    return browser
 
 
 def _rows(page: Page) -> list[str]:
