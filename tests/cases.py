@@ -4,6 +4,159 @@ A line names the tests that would fail if it went wrong for our users: a file, a
 """
 
 CASES: dict[str, tuple[str, ...]] = {
+    # The server, the host and what is measured
+    "O-01": (  # a swept flag that the installed server has not
+        "tests/orchestrator/test_host_check.py::"
+        "test_an_axis_that_the_host_lacks_stops_the_sweep_before_trial_1",
+        "tests/infra/sglang/test_flags.py::"
+        "test_a_neutral_name_is_refused_by_a_host_with_neither_spelling",
+        "tests/infra/sglang/test_parsers.py::test_the_table_and_the_parser_say_the_same",
+    ),
+    "O-02": (  # starts well and dies at the first request
+        "tests/infra/sglang/test_joint_rules.py::test_one_configuration_breaks_it_and_one_does_not",
+        "tests/orchestrator/test_starting.py::"
+        "test_an_emulated_server_that_dies_is_named_by_its_phase",
+    ),
+    "O-03": (  # the documented default is not the real one
+        "tests/orchestrator/test_effects_of_servers.py::"
+        "test_requested_and_effective_are_both_on_record_and_differ_visibly",
+        "tests/sweeps/test_pins.py::test_an_export_holds_pins_and_what_the_server_chose_and_warns",
+    ),
+    "O-04": (  # settings that only make sense together
+        "tests/orchestrator/search/test_study.py::"
+        "test_plain_comes_first_then_new_configurations_that_obey_the_rules",
+        "tests/infra/sglang/test_joint_rules.py::"
+        "test_each_rule_has_its_examples_and_names_settings_that_exist",
+    ),
+    "O-05": (  # the server dies under measurement
+        "tests/orchestrator/test_trial.py::test_faults_of_a_server_are_named",
+        "tests/e2e/test_real_sglang.py::"
+        "test_a_scheduler_that_is_killed_ends_its_trial_as_failed_and_leaves_nothing",
+    ),
+    "O-06": (  # speculation that does nothing
+        "tests/orchestrator/test_effects_of_servers.py::"
+        "test_speculation_that_accepts_nothing_is_marked_inactive",
+        "tests/sweeps/test_effects.py::test_speculation_without_accepted_drafts_is_inactive",
+    ),
+    "O-07": (  # slower than plain decode under load
+        "tests/sweeps/test_crossover.py::"
+        "test_each_load_has_its_winner_and_speculation_stops_paying_somewhere",
+        "tests/sweeps/test_effects.py::"
+        "test_slower_than_plain_decode_is_said_in_plain_words_where_the_intervals_show_it",
+    ),
+    "O-08": (  # limits that change with the algorithm
+        "tests/orchestrator/test_effects_of_servers.py::"
+        "test_the_hidden_limit_of_speculation_is_seen_and_pins_remove_it",
+        "tests/sweeps/test_effects.py::test_more_streams_than_the_server_runs_are_queue_bound",
+    ),
+    "O-09": (  # a value that fails on every host of a kind
+        "tests/orchestrator/test_effects_of_servers.py::"
+        "test_three_capture_failures_close_a_value_for_its_host",
+        "tests/sweeps/test_closing.py::"
+        "test_a_value_that_failed_three_of_three_times_is_closed_and_said_so",
+    ),
+    "O-10": (  # a start that hangs
+        "tests/orchestrator/test_starting.py::test_a_silent_phase_is_hung_at_its_deadline_by_name",
+        "tests/orchestrator/test_starting.py::"
+        "test_an_emulated_server_that_hangs_is_named_by_its_phase",
+    ),
+    "O-11": (  # healthy too early
+        "tests/orchestrator/test_starting.py::test_readiness_takes_health_and_a_token",
+    ),
+    "O-12": (  # schedulers that outlive their root
+        "tests/infra/test_guard.py::test_tree_ends",
+        "tests/infra/test_guard.py::test_tree_ends_with_its_owner",
+        "tests/infra/test_guard.py::test_reaper_ends_what_a_killed_guard_leaves",
+    ),
+    "O-13": (  # memory and ports come back late
+        "tests/infra/test_clean_proof.py::test_an_emulated_host_that_releases_late_is_waited_for",
+        "tests/infra/test_clean_proof.py::test_memory_that_never_comes_back_is_named",
+        "tests/infra/test_clean_proof.py::test_a_port_that_stays_held_is_named_with_its_holder",
+    ),
+    "O-14": (  # ports that clash
+        "tests/infra/test_host_lock.py::test_two_processes_never_get_the_same_port",
+        "tests/orchestrator/test_starting.py::"
+        "test_nothing_is_launched_where_something_answers_already",
+        "tests/orchestrator/test_starting.py::"
+        "test_the_health_of_another_program_on_the_port_proves_nothing",
+    ),
+    "O-15": (  # kernels still compile at the first requests
+        "tests/sweeps/test_drift.py::test_the_alarm_is_seldom_false_and_hears_a_slow_warm_up",
+    ),
+    "O-16": (  # metrics under other names, or none
+        "tests/contracts/test_server_fidelity.py::test_the_metrics_that_are_watched_exist",
+        "tests/contracts/test_load_client.py::test_counts_are_the_servers",
+    ),
+    "O-17": (  # a cumulative stream taken for deltas
+        "tests/contracts/test_load_client.py::test_counts_are_the_servers",
+        "tests/contracts/test_stream_faults.py::"
+        "test_tokens_are_the_servers_count_whatever_the_text_repeats",
+    ),
+    "O-18": (  # time per chunk taken for time per token
+        "tests/sweeps/test_latencies.py::test_tpot_is_time_per_token_not_per_chunk",
+        "tests/contracts/test_stream_faults.py::test_several_tokens_a_chunk_are_several_tokens",
+    ),
+    "O-19": (  # out of memory at capture
+        "tests/infra/emulated/test_life.py::test_memory_runs_out_while_graphs_are_captured",
+        "tests/infra/sglang/test_signatures.py::test_recognises",
+        "tests/infra/sglang/test_signatures.py::test_is_not_fooled",
+    ),
+    "O-20": (  # the root lives and a worker is dead
+        "tests/orchestrator/test_starting.py::"
+        "test_a_worker_that_is_killed_while_loading_is_missed_where_the_root_waits_on",
+        "tests/orchestrator/test_starting.py::"
+        "test_a_worker_that_is_killed_while_serving_is_told_after_its_grace",
+    ),
+    "O-21": (  # long prompts are slower than plain decode
+        "tests/sweeps/test_effects.py::test_one_slow_class_of_prompts_is_named",
+        "tests/sweeps/test_metrics.py::"
+        "test_rates_are_told_for_each_length_of_prompt_that_there_was",
+    ),
+    "O-22": (  # health says 200 while the engine is frozen
+        "tests/contracts/test_stream_faults.py::"
+        "test_a_server_that_freezes_under_way_keeps_what_came_before",
+        "tests/contracts/test_load_client.py::test_a_probe_wants_a_token_in_time",
+    ),
+    "O-23": (  # repeated prompts measure the prefix cache
+        "tests/sweeps/test_workloads.py::test_no_two_passes_share_a_prompt_and_none_repeats_one",
+        "tests/contracts/test_stream_faults.py::test_hits_of_the_prefix_cache_are_told",
+    ),
+    "O-24": (  # a variable that the server overrides
+        "tests/orchestrator/test_effects_of_servers.py::"
+        "test_a_variable_that_the_server_overrides_is_an_axis_without_effect",
+    ),
+    "O-25": (  # one kind of text
+        "tests/sweeps/test_prompt_sets.py::test_sets_share_no_prompt",
+        "tests/infra/emulated/test_engine.py::test_the_best_width_moves_with_protocol_and_text",
+    ),
+    "O-26": (  # children of a killed worker
+        "tests/e2e/test_kill_matrix.py::test_a_trial_whose_guard_is_killed_ends_the_rest_itself",
+        "tests/e2e/test_kill_matrix.py::test_what_a_killed_driver_and_guard_leave_is_cleaned",
+    ),
+    "O-59": (  # an error inside a stream that began well
+        "tests/contracts/test_stream_faults.py::test_a_fault_breaks_its_request_and_no_other",
+    ),
+    "O-60": (  # failed requests distort the figures
+        "tests/contracts/test_stream_faults.py::test_a_few_refused_requests_are_counted_one_by_one",
+        "tests/sweeps/test_latencies.py::test_failures_reach_the_high_percentiles_first",
+    ),
+    "O-61": (  # the client is what is slow
+        "tests/contracts/test_load_client.py::test_the_client_watches_itself",
+        "tests/sweeps/test_latencies.py::"
+        "test_a_late_client_marks_percentiles_and_leaves_means_alone",
+    ),
+    "O-64": (  # the same configuration again
+        "tests/orchestrator/search/test_study.py::test_it_ends_when_every_configuration_was_tried",
+        "tests/orchestrator/search/test_study.py::"
+        "test_what_acts_alike_is_tried_once_and_what_is_refused_never",
+    ),
+    "O-66": (  # importance with conditions
+        "tests/sweeps/reporting/test_parts.py::"
+        "test_importance_does_not_mix_algorithms_in_which_an_axis_does_not_exist",
+        "tests/sweeps/reporting/test_parts.py::"
+        "test_an_axis_that_exists_only_under_another_is_compared_where_it_exists",
+        "tests/sweeps/reporting/test_page.py::test_before_the_first_trial_there_is_a_page",
+    ),
     # Ray Tune and orchestration
     "O-27": (  # leaving the sweep leaves servers behind
         "tests/orchestrator/test_signals.py::test_the_first_signal_lets_a_sweep_end_cleanly",
