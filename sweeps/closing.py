@@ -64,17 +64,20 @@ def closed_values(
     not_blamed: AbstractSet[str] = frozenset(),
     times: int = TIMES,
 ) -> tuple[Closed, ...]:
-    """Find what always fails.
+    """Find what always fails, host by host.
 
     `not_blamed` are signatures that no value is to blame for: faults of the infrastructure, and a
     lack of memory, which depends on amounts, so that it is the search that learns it. A value of
     plain decode's defaults is closed on the evidence of plain trials alone.
     """
     baseline = next((r.config for r in results if r.purpose == "baseline"), None)
+    by_host: dict[str, list[TrialResult]] = {}
+    for result in results:
+        by_host.setdefault(result.host, []).append(result)
     return tuple(
         closed
-        for host in dict.fromkeys(r.host for r in results)
-        for closed in _of_host([r for r in results if r.host == host], baseline, not_blamed, times)
+        for held in by_host.values()
+        for closed in closed_on(held, baseline, not_blamed=not_blamed, times=times)
     )
 
 
@@ -93,12 +96,14 @@ def fault_of(result: TrialResult) -> str:
     return result.signature or hang
 
 
-def _of_host(
+def closed_on(
     results: Sequence[TrialResult],
     baseline: Config | None,
-    not_blamed: AbstractSet[str],
-    times: int,
+    *,
+    not_blamed: AbstractSet[str] = frozenset(),
+    times: int = TIMES,
 ) -> Iterator[Closed]:
+    """Find what always fails on the one host that all results come from."""
     good = [r.config for r in results if r.outcome in _SUCCEEDED]
     faults = dict.fromkeys(fault_of(r) for r in results)
     for fault in faults:
