@@ -19,6 +19,7 @@ os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
 os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
 
 import ray
@@ -349,8 +350,7 @@ def _job_here(config: dict[str, Any]) -> TrialJob:
         return job
     folder = Path(config["folder"]).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    host_folder = job.host.folder and str(Path(job.host.folder).expanduser())
-    return replace(job, folder=folder, host=replace(job.host, folder=host_folder))
+    return replace(job, folder=folder)
 
 
 def _bring(sweep_id: str, job: TrialJob) -> bool:

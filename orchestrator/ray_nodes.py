@@ -10,6 +10,8 @@ from typing import Any
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+# What Ray has to say of a lost node stays in its logs: we tell it in a line of our own.
+os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

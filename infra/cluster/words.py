@@ -17,6 +17,8 @@ VARIABLES: Mapping[str, str] = {
     "RAY_health_check_period_ms": "2000",
     "RAY_health_check_timeout_ms": "8000",
     "RAY_health_check_failure_threshold": "3",
+    # So does a host that no longer reaches the head: its node ends by itself, after 60 s otherwise.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
 }
 
 _PROGRAM = ("-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats")

@@ -27,7 +27,7 @@ MOST_FILE_BYTES = 16 << 20
 
 
 class Hands:
-    """Works on the machine that it lives on. What it holds ends with it."""
+    """Works on the machine that it lives on, whose home `~` is. What it holds ends with it."""
 
     def __init__(self) -> None:
         self._held = ExitStack()
@@ -36,9 +36,10 @@ class Hands:
         self, spec: HostSpec, choice: HostChoice, folder: str, model: str | None
     ) -> tuple[HostSpec, HostFacts]:
         """Choose the engine by what is found here, and return all facts."""
-        settled = replace(settle_host(spec, choice, count_gpus()), elsewhere=True)
-        place = Path(folder)
+        place = Path(folder).expanduser()
         place.mkdir(parents=True, exist_ok=True)
+        settled = replace(settle_host(spec, choice, count_gpus()), elsewhere=True)
+        settled = replace(settled, folder=str(place) if settled.emulated else None)
         facts = probe_host(settled, place, model=Path(model) if model else None)
         return settled, facts
 
@@ -56,11 +57,11 @@ class Hands:
 
     def write_order(self, path: str, order: dict[str, object]) -> None:
         """Leave an order for a trial that runs here."""
-        write_json(Path(path), order)
+        write_json(Path(path).expanduser(), order)
 
     def pack(self, folder: str) -> bytes:
         """Return the files of a trial as an archive."""
-        return pack(Path(folder))
+        return pack(Path(folder).expanduser())
 
     def reap(self, sweep: str, trial: str | None = None) -> int:
         """End what still carries the tag of a sweep or a trial here."""

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Offer:
 
     spec: HostSpec
     state_folder: str
+    """It may begin with `~`, which is the home there."""
 
 
 @dataclass(slots=True)
@@ -106,8 +107,10 @@ class Cluster:
     ) -> tuple[HostSpec, HostFacts]:
         offer = self.offers[name]
         folder = f"{offer.state_folder}/hosts/{name}"
-        spec, facts = self._call(name, "probe", offer.spec, choice, folder, model)
-        return replace(spec, folder=folder if spec.emulated else None), facts
+        found: tuple[HostSpec, HostFacts] = self._call(
+            name, "probe", offer.spec, choice, folder, model
+        )
+        return found
 
     def folder_there(self, job: TrialJob) -> str:
         """Return where a trial writes on its host."""

@@ -1,25 +1,33 @@
-"""A sweep on two machines over SSH and Ray: one is lost in the middle, comes back and is used."""
+"""A sweep on several machines over Ray: hosts are lost and come back, the driver is ended."""
 
+import importlib.util
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+import venv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
+from infra.cluster.words import TOKEN_VARIABLE, head_words, new_token
 from tests.e2e.sweeping import ROOT
-from tests.infra.ssh.lan import Lan
+from tests.infra.ssh.lan import Lan, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 SPACE = """
 from sweeps import *
 
-NGRAM = {"speculative_algorithm": "NGRAM"}
+NGRAM = {{"speculative_algorithm": "NGRAM"}}
 
 sweep = Sweep(
     name="two-hosts",
@@ -29,10 +37,10 @@ sweep = Sweep(
         IntRange("speculative_num_draft_tokens", 2, 9, NGRAM),
         Choice("NCCL_PROTO", [None, "LL"]),
     ],
-    fixed={"tp_size": 8},
+    fixed={{"tp_size": 8}},
     workload=Workload(max_tokens=128, measured_prompts=4, cold_prompts=1, measure_s=1e6,
                       ignore_eos=True),
-    budget=Budget(trials=8, trial_s=1e6, start_s=1e6, phase_s=1e6, silence_s=1e6),
+    budget=Budget(trials={trials}, trial_s=1e6, start_s=1e6, phase_s=1e6, silence_s=1e6),
     early_stopping=False,
     sampler="random",
 )
@@ -40,12 +48,94 @@ sweep = Sweep(
 LIMIT_S = 400.0
 
 
-def _wait(true: Callable[[], object], what: str, process: subprocess.Popen[str]) -> None:
-    until_s = time.monotonic() + LIMIT_S
+NODE_ENDS_S = 90.0
+"""Since the head is gone; Ray needs 30."""
+
+
+def _wait(
+    true: Callable[[], object],
+    what: str,
+    process: subprocess.Popen[str] | None,
+    until_s: float | None = None,
+) -> None:
+    until_s = until_s or time.monotonic() + LIMIT_S
     while not true():
-        assert process.poll() is None, process.communicate()
+        assert process is None or process.poll() is None, process.communicate()
         assert time.monotonic() < until_s, what
         time.sleep(0.2)
+
+
+@contextmanager
+def _started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "COLUMNS": "120"},
+    ) as sweep:  # fmt: skip
+        try:
+            yield sweep
+        finally:
+            sweep.kill()
+
+
+def _two_hosts(lan: Lan, folder: Path, trials: int) -> list[str]:
+    (folder / "space.py").write_text(SPACE.format(trials=trials))
+    lan.write_inventory(folder / "hosts.toml", "gpu1", "gpu2", time_scale=100.0)
+    return _orchestrator(folder, "sweep", str(folder / "space.py"), "--hosts", "gpu1,gpu2")
+
+
+def _left(lan: Lan, *marks: bytes) -> list[bytes]:
+    """Return the words of what runs on the hosts and is Ray's or ours."""
+    found = []
+    for name in ("gpu1", "gpu2"):
+        for pid in lan[name].pids():
+            with suppress(OSError):
+                found.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+    return [words for words in found if any(mark in words for mark in marks or (b"ray", b"infra"))]
+
+
+@contextmanager
+def _their_cluster(
+    folder: Path,
+) -> Iterator[tuple[str, dict[str, str], Callable[[], set[int]]]]:
+    """Run a Ray head with GPUs, by an interpreter that has Ray and has not got ours."""
+    theirs = folder / "theirs"
+    venv.create(theirs, with_pip=False)
+    packages = next(theirs.glob("lib/python*/site-packages"))
+    ray = importlib.util.find_spec("ray")
+    assert ray is not None
+    assert ray.origin is not None
+    (packages / "ray.pth").write_text(f"{Path(ray.origin).parents[1]}\n")
+    port, token = free_port(), new_token()
+    variables = {"RAY_AUTH_MODE": "token", TOKEN_VARIABLE: token}
+    with tempfile.TemporaryDirectory(prefix="orr", dir="/tmp", ignore_cleanup_errors=True) as place:
+        words = list(head_words(str(theirs / "bin/python"), "127.0.0.1", port, place))
+        words[words.index("--num-gpus") + 1] = "8"
+        head = subprocess.Popen(
+            words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={**os.environ, **variables, "HOME": str(folder / "home")}, start_new_session=True,
+        )  # fmt: skip
+
+        def pids() -> set[int]:
+            found = [head.pid, *(p.pid for p in psutil.Process(head.pid).children(recursive=True))]
+            return {pid for pid in found if b"ray::IDLE" not in _words(pid)}
+
+        try:
+            _wait(lambda: _answers(port), "their head", None)
+            yield f"127.0.0.1:{port}", variables, pids
+        finally:
+            head.terminate()
+            head.wait(60)
+
+
+def _words(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _orchestrator(folder: Path, *words: str) -> list[str]:
@@ -57,14 +147,8 @@ def _orchestrator(folder: Path, *words: str) -> list[str]:
 
 
 def test_a_lost_host_is_replaced_and_used_again(lan: Lan, tmp_path: Path) -> None:
-    (tmp_path / "space.py").write_text(SPACE)
-    lan.write_inventory(tmp_path / "hosts.toml", "gpu1", "gpu2", time_scale=100.0)
-    words = _orchestrator(tmp_path, "sweep", str(tmp_path / "space.py"), "--hosts", "gpu1,gpu2")
-    state = tmp_path / "state"
-    with subprocess.Popen(
-        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "COLUMNS": "120"},
-    ) as sweep:  # fmt: skip
+    words, state = _two_hosts(lan, tmp_path, trials=8), tmp_path / "state"
+    with _started(words) as sweep:
         try:
             begun = lambda: list(state.glob("sweeps/*/trials/0003"))  # noqa: E731
             _wait(begun, "the fourth trial", sweep)
@@ -74,7 +158,6 @@ def test_a_lost_host_is_replaced_and_used_again(lan: Lan, tmp_path: Path) -> Non
             lan["gpu2"].start()
             out, err = sweep.communicate(timeout=LIMIT_S)
         finally:
-            sweep.kill()
             if not lan["gpu2"].pids():
                 lan["gpu2"].start()
     assert sweep.returncode == 0, out + err
@@ -91,16 +174,69 @@ def test_a_lost_host_is_replaced_and_used_again(lan: Lan, tmp_path: Path) -> Non
     for row in good:  # what a trial wrote there is here
         folder = next(state.glob(f"sweeps/*/trials/{row['number']:04d}"))
         assert {p.name for p in folder.iterdir()} >= {"spool.jsonl", "plan.json", "server.log"}
-    for name in ("gpu1", "gpu2"):
-        words_left = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in lan[name].pids()]
-        assert not [w for w in words_left if b"ray" in w or b"infra" in w], words_left
+    assert not _left(lan)
+    assert "(raylet)" not in out + err, "what Ray says stays in its logs"
     assert not re.search(r"RAY_AUTH_TOKEN=\S", out + err + log.read_text())
+
+
+def test_an_ended_driver_leaves_nothing_and_its_sweep_resumes_with_the_same_command(
+    lan: Lan, tmp_path: Path
+) -> None:
+    words = _two_hosts(lan, tmp_path, trials=4)
+
+    def begun(trial: int) -> bool:
+        return any(tmp_path.glob(f"state/sweeps/*/trials/{trial:04d}"))
+
+    with _started(words) as sweep:
+        _wait(lambda: begun(1), "two trials at once", sweep)
+        sweep.send_signal(signal.SIGINT)
+        out, err = sweep.communicate(timeout=LIMIT_S)
+    assert sweep.returncode == 130, out + err
+    assert not _left(lan)
+    with _started(words) as sweep:
+        _wait(lambda: begun(3), "two more trials", sweep)
+        sweep.kill()
+        sweep.communicate(timeout=60)
+    killed_s = time.monotonic()
+    _wait(lambda: not _left(lan, b"infra"), "no server", None)
+    with _started(words) as sweep:  # at once, while the nodes of the killed one are still there
+        out, err = sweep.communicate(timeout=LIMIT_S)
+    assert sweep.returncode == 0, out + err
+    rows = [json.loads(p.read_text()) for p in tmp_path.glob("state/sweeps/*/trials/*/result.json")]
+    good = [row for row in rows if row["outcome"] in ("measured", "partial")]
+    assert len(good) == 4, [(row["outcome"], row["reason"]) for row in rows]
+    assert len({row["sweep"] for row in rows}) == 1
+    _wait(lambda: not _left(lan), "no node", None, killed_s + NODE_ENDS_S)
+
+
+def test_the_nodes_of_a_cluster_that_is_there_are_used_and_left_as_they_were(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "space.py").write_text(SPACE.format(trials=3))
+    (tmp_path / "home").mkdir()
+    with _their_cluster(tmp_path) as (address, variables, pids):
+        before = pids()
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrator", "sweep", "space.py", "--state-dir", "state",
+             "--ray-address", address, "--time-scale", "100"],
+            cwd=tmp_path, env={**os.environ, **variables}, capture_output=True, text=True,
+            timeout=LIMIT_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert before <= pids(), "nothing of theirs was ended"
+        assert "EMULATED" in done.stdout.splitlines()[0]
+    rows = [json.loads(p.read_text()) for p in tmp_path.glob("state/sweeps/*/trials/*/result.json")]
+    assert [row["outcome"] for row in rows] == ["measured"] * 3
+    # Their home is where ours wrote, and the files of a trial came from there.
+    assert len(list(tmp_path.glob("home/.orchestrator/state/sweeps/*/trials/*/server.log"))) == 3
+    assert len(list(tmp_path.glob("state/sweeps/*/trials/*/server.log"))) == 3
+    assert not list(tmp_path.glob("~"))
 
 
 def test_hosts_that_cannot_be_had_are_named_before_anything_starts(
     lan: Lan, tmp_path: Path
 ) -> None:
-    (tmp_path / "space.py").write_text(SPACE)
+    (tmp_path / "space.py").write_text(SPACE.format(trials=2))
     lan.write_inventory(tmp_path / "hosts.toml")
     space = str(tmp_path / "space.py")
 

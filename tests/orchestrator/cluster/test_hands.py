@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.choices import AS_WRITTEN
 from orchestrator.cluster import hands
-from orchestrator.cluster.hands import pack, unpack
+from orchestrator.cluster.hands import Hands, pack, unpack
+from sweeps.hosts import EngineName, HostSpec
 
 
 def test_all_files_come_back_as_they_were(tmp_path: Path) -> None:
@@ -44,3 +46,17 @@ def test_an_archive_writes_nowhere_else(tmp_path: Path, name: str) -> None:
     written = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert all(folder in p.parents for p in written)
     assert not Path("/tmp/outside-of-all").exists()
+
+
+def test_a_home_is_that_of_the_machine_where_the_hands_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    there = Hands()
+    there.write_order("~/state/trials/0001/stop.json", {"kind": "bound"})
+    assert (tmp_path / "state/trials/0001/stop.json").is_file()
+    unpack(there.pack("~/state/trials/0001"), tmp_path / "here")
+    assert (tmp_path / "here" / "stop.json").is_file()
+    spec, _ = there.probe(HostSpec(), AS_WRITTEN, "~/state/hosts/a", None)
+    assert spec.engine is EngineName.EMULATED, "no GPU is found there"
+    assert spec.folder == str(tmp_path / "state/hosts/a")
