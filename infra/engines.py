@@ -37,6 +37,7 @@ class Engine:
     name: EngineName
     module: str
     unbuffered: Mapping[str, str]
+    inherited: tuple[str, ...] = INHERITED
 
     def plan(
         self,
@@ -66,7 +67,7 @@ class Engine:
         return LaunchPlan(
             argv=tuple(words),
             env=tuple(sorted(self._environment(settings, host, start).items())),
-            inherit=INHERITED,
+            inherit=self.inherited,
             host="127.0.0.1",
             port=port,
             deadlines=deadlines,
@@ -87,7 +88,13 @@ class Engine:
 
 ENGINES: dict[EngineName, Engine] = {
     EngineName.SGLANG: Engine(EngineName.SGLANG, "sglang.launch_server", {"PYTHONUNBUFFERED": "1"}),
-    EngineName.EMULATED: Engine(EngineName.EMULATED, "infra.emulated", {"PYTHONUNBUFFERED": "1"}),
+    EngineName.EMULATED: Engine(
+        EngineName.EMULATED,
+        "infra.emulated",
+        {"PYTHONUNBUFFERED": "1"},
+        # It is ours: on a node of Ray that has not got us, this says where we were put.
+        (*INHERITED, "PYTHONPATH"),
+    ),
 }
 
 

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.gpus import count_gpus
+from infra.inventory import load_inventory
 from infra.probing.facts import HostFacts, release
 from infra.probing.probe import probe_host
 from infra.sglang.setting_checks import setting_problems
-from orchestrator.choices import AS_WRITTEN, Driver, HostChoice
+from orchestrator.choices import AS_WRITTEN, THIS_MACHINE, ClusterChoice, Driver, HostChoice
 from orchestrator.refusals import bad_option
 from orchestrator.search.given import GivenTrial
 from orchestrator.space_file import prepare, settle_host
@@ -23,6 +24,9 @@ from sweeps.pins import CAPACITY
 from sweeps.problems import BadInputError, nearest
 from sweeps.sweep import Budget, Model, Objective, Sweep
 from sweeps.values import Value
+
+if TYPE_CHECKING:
+    from orchestrator.cluster.lent import Cluster
 
 ALGORITHM = "speculative_algorithm"
 PLAIN = "plain decode"
@@ -42,16 +46,40 @@ class ProofChoice:
     host: HostChoice = AS_WRITTEN
     python: str | None = None
     prompts: Path | None = None
+    inventory: Path = Path("hosts.toml")
+
+    @property
+    def machines(self) -> ClusterChoice:
+        """Return where the starts are made: on a host of the inventory, or here.
+
+        Raises BadInputError where the inventory is none.
+        """
+        if self.host_name is None or not self.inventory.is_file():
+            return THIS_MACHINE
+        is_there = self.host_name in load_inventory(self.inventory).names()
+        return ClusterChoice((self.host_name,), self.inventory) if is_there else THIS_MACHINE
 
 
 class ProofPlan:
     """What will be started, and where; all that can be checked without a start is checked."""
 
-    def __init__(self, state: State, subjects: Sequence[Subject], choice: ProofChoice) -> None:
-        """Take one file to verify or two to compare. Raises BadInputError."""
+    def __init__(
+        self,
+        state: State,
+        subjects: Sequence[Subject],
+        choice: ProofChoice,
+        cluster: "Cluster | None" = None,
+    ) -> None:
+        """Take one file to verify or two to compare; `cluster` has the host, if it is not here.
+
+        Raises BadInputError, and HostError where a host of a cluster is lost.
+        """
         self._state, self._choice = state, choice
         self._first, self._other = subjects[0], subjects[1] if len(subjects) > 1 else None
-        self.host, self.facts = self._find_host()
+        self.host, self.facts = self._lent(cluster) if cluster else self._find_host()
+        if self._first.record["emulated"] and not self.host.emulated:
+            why = "an emulated figure says nothing of a real host"
+            raise bad_option("FILE", self._first.label, why, "Leave out --host.")
         self.notes = (*self._edits(), *self._surroundings())
         """What a reader of the answer must know."""
         self.sweep, configs = self._make_sweep()
@@ -77,10 +105,12 @@ class ProofPlan:
         if choice.python is not None:
             spec = replace(spec, python=choice.python)
         host = settle_host(replace(spec, version=None), choice.host, count_gpus())
-        if self._first.record["emulated"] and not host.emulated:
-            why = "an emulated figure says nothing of a real host"
-            raise bad_option("FILE", self._first.label, why, "Leave out --host.")
         facts = probe_host(host, self._state.host_folder(host.name))
+        return replace(host, version=facts.version), facts
+
+    def _lent(self, cluster: "Cluster") -> tuple[HostSpec, HostFacts]:
+        choice, model = self._choice, Model(str(self._first.settings.get("model_path", "")))
+        host, facts = cluster.probe(str(choice.host_name), choice.host, model, choice.python)
         return replace(host, version=facts.version), facts
 
     def _known_host(self, name: str) -> HostSpec:
@@ -93,7 +123,8 @@ class ProofPlan:
         if name not in known:
             there = [*known, self._first.host.name]
             mend = nearest(name, there) or f"There are {', '.join(dict.fromkeys(there))}."
-            raise bad_option("--host", name, "no sweep here ran on such a host", mend)
+            why = f"neither {self._choice.inventory} nor a sweep here names such a host"
+            raise bad_option("--host", name, why, mend)
         return HostSpec.from_data(known[name])
 
     def _edits(self) -> list[str]:

@@ -1,15 +1,18 @@
 """What `verify` and `compare` do: fresh starts of given plans, and whether they are alike."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from orchestrator.choices import Driver
 from orchestrator.proof_plan import PLAIN, ProofChoice, ProofPlan
 from orchestrator.proofs import AS_EXPORTED, Proof, percent
 from orchestrator.search.given import GivenSearch
 from orchestrator.state import State, new_sweep_id
 from orchestrator.subjects import Subject
-from orchestrator.sweeping import run_given
+from orchestrator.sweeping import Mover, run_given
 from sweeps.equivalence import (
     Comparison,
     Likeness,
@@ -24,6 +27,9 @@ from sweeps.equivalence import (
 from sweeps.results import Outcome, TrialResult
 from sweeps.search.evidence import Reading
 
+if TYPE_CHECKING:
+    from orchestrator.cluster.lent import Cluster
+
 _LIKELY_MEASURING = 0.005**2
 """Variance of the measuring of one start (assumption, where the export says nothing)."""
 
@@ -31,11 +37,20 @@ _LIKELY_MEASURING = 0.005**2
 class Proving:
     """One verification or comparison: what it will do is known before anything starts."""
 
-    def __init__(self, state: State, subjects: Sequence[Subject], choice: ProofChoice) -> None:
-        """Check everything that can be checked without a start. Raises BadInputError."""
-        self._state, self._choice = state, choice
+    def __init__(
+        self,
+        state: State,
+        subjects: Sequence[Subject],
+        choice: ProofChoice,
+        cluster: "Cluster | None" = None,
+    ) -> None:
+        """Check everything that can be checked without a start.
+
+        Raises BadInputError, and HostError where a host of a cluster is lost.
+        """
+        self._state, self._choice, self._cluster = state, choice, cluster
         self._first, self._other = subjects[0], subjects[1] if len(subjects) > 1 else None
-        self._plan = ProofPlan(state, subjects, choice)
+        self._plan = ProofPlan(state, subjects, choice, cluster)
         self.notes = self._plan.notes
         sealed = float(self._first.record["zone_fraction"])
         self.zone_fraction = sealed if choice.within is None else choice.within
@@ -67,8 +82,8 @@ class Proving:
         sweep_id = new_sweep_id(self._plan.sweep.name)
         plan = self._plan
         status, run = run_given(
-            sweep_id, plan.sweep, self._state, self._choice.driver, {plan.host.name: plan.facts},
-            plan.card(self.zone_fraction), search,
+            sweep_id, plan.sweep, self._state, Mover(self._choice.driver, self._cluster),
+            {plan.host.name: plan.facts}, plan.card(self.zone_fraction), search,
         )  # fmt: skip
         groups: dict[str, list[TrialResult]] = {trial.side: [] for trial in self._plan.trials}
         for result in run.results:
@@ -157,6 +172,22 @@ class Proving:
             return compare(fresh[:1], fresh[1:], groups, self._spread)
         # The gain over the exported gain: ours over plain, times the exported plain over its best.
         return compare([*fresh[:1], *old[1:]], [*fresh[1:], *old[:1]], groups, self._spread)
+
+
+@contextmanager
+def proving_on(choice: ProofChoice, state: State) -> Iterator[tuple[ProofChoice, "Cluster | None"]]:
+    """Lend the host that the starts are made on, if it is not this machine.
+
+    Raises BadInputError, and HostError where it cannot be had.
+    """
+    machines = choice.machines
+    if machines.is_local:
+        yield choice, None
+        return
+    from orchestrator.cluster.bringing import lent_hosts
+
+    with lent_hosts(machines, state, new_sweep_id("cluster")) as cluster:
+        yield replace(choice, driver=Driver.RAY), cluster
 
 
 def _exported_side(data: Mapping[str, Any], measuring: float) -> Side:

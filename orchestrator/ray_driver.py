@@ -24,6 +24,7 @@ os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
 
 import ray
 from ray import tune
+from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
@@ -223,7 +224,7 @@ class RunSearcher(Searcher):  # type: ignore[misc] # Ray is untyped
         if job is not None and text:
             _bring(self._sweep_id, job)
             self._run.on_result(TrialResult.from_data(json.loads(text)))
-        elif job is not None and error:
+        elif job is not None and (error or _is_lost(self._sweep_id, job)):
             self._run.on_result(_lost(self._sweep_id, job))
 
     def save(self, checkpoint_path: str) -> None:
@@ -262,6 +263,18 @@ class BoundScheduler(FIFOScheduler):  # type: ignore[misc] # Ray is untyped
         _RUNS[self._sweep_id].hooks.call(self._look, trial, result)
         return str(FIFOScheduler.CONTINUE)
 
+    def choose_trial_to_run(self, tune_controller: Any) -> Any:
+        """Choose as ever; what waits for a host that is lost is ended, not waited for."""
+        _RUNS[self._sweep_id].hooks.call(self._forsake, tune_controller)
+        return super().choose_trial_to_run(tune_controller)
+
+    def _forsake(self, tune_controller: Any) -> None:
+        cluster = _CLUSTERS.get(self._sweep_id)
+        lost = cluster.lost() if cluster else frozenset()
+        for trial in tune_controller.get_live_trials() if lost else ():
+            if trial.status == Trial.PENDING and trial.config["job"].host.name in lost:
+                tune_controller.stop_trial(trial)
+
     def _look(self, trial: Any, result: dict[str, Any]) -> None:
         if "phase" not in result:
             return
@@ -277,7 +290,7 @@ def _place(sweep_id: str, config: dict[str, Any]) -> tune.PlacementGroupFactory:
     """Return what a trial takes: all of its host, so that it runs there and alone."""
     host: HostSpec = config["job"].host
     cluster = _CLUSTERS.get(sweep_id)
-    node = cluster.node(host.name) if cluster else None
+    node = cluster.place(host.name) if cluster else None
     whole = {node.resource: node.share} if node else {HOST_RESOURCE: 1}
     bundle = {"CPU": 1, **whole, **({"GPU": host.gpus} if host.gpus else {})}
     return tune.PlacementGroupFactory([bundle], strategy="STRICT_PACK")
@@ -359,12 +372,17 @@ def _bring(sweep_id: str, job: TrialJob) -> bool:
     return cluster is not None and cluster.bring(job)
 
 
+def _is_lost(sweep_id: str, job: TrialJob) -> bool:
+    cluster = _CLUSTERS.get(sweep_id)
+    return cluster is not None and not cluster.alive(job.host.name)
+
+
 def _lost(sweep_id: str, job: TrialJob) -> TrialResult:
     """Return the end of a trial whose process, or whose machine, is gone."""
     cluster = _CLUSTERS.get(sweep_id)
     if cluster is None:
         return _leftover(job, "the process that ran the trial died")
-    if not cluster.alive(job.host.name):
+    if _is_lost(sweep_id, job):
         return _leftover(job, f"host {job.host.name} was lost")
     cluster.reap(job.host.name, sweep_id, job.trial)
     cluster.bring(job)

@@ -190,7 +190,9 @@ class SweepRun:
             retry_of=proposal.retry_of,
         )
         job.folder.mkdir(parents=True, exist_ok=True)
-        logger.info("sweep=%s trial=%s starts: %s", self.sweep_id, job.trial, job.config)
+        logger.info(
+            "sweep=%s trial=%s starts on %s: %s", self.sweep_id, job.trial, host.name, job.config
+        )
         self._open[job.trial] = (job, proposal)
         self._early_stop.begin(job, self._results)
         self._foretelling.begin(job.number, job.config, self._results)

@@ -137,7 +137,7 @@ def _run_sweep(
             hosts = [_with_folder(host, state) for host in sweep.hosts]
             ready = replace(sweep, hosts=hosts)
             # A sweep that was sent is shown where it was sent from.
-            mover = _Mover(driver, cluster)
+            mover = Mover(driver, cluster)
             told = _Told(uri, [] if choice.sent else [follower_for(Console())])
             status, run = _drive(chosen, ready, state, mover, facts, left, told)
             state.write_card(sweep_id, {**card, "status": status, **ending(run)})
@@ -173,7 +173,7 @@ class _Told:
 
 
 @dataclass(frozen=True, slots=True)
-class _Mover:
+class Mover:
     """What moves the trials, and on which machines; None: on this one."""
 
     driver: Driver
@@ -209,7 +209,7 @@ def _drive(
     chosen: Chosen,
     sweep: Sweep,
     state: State,
-    mover: "_Mover",
+    mover: "Mover",
     facts: Mapping[str, HostFacts],
     left: _Left,
     told: _Told,
@@ -231,7 +231,7 @@ def _driven(
     chosen: Chosen,
     sweep: Sweep,
     state: State,
-    mover: "_Mover",
+    mover: "Mover",
     facts: Mapping[str, HostFacts],
     left: _Left,
     told: _Told,
@@ -265,7 +265,7 @@ def _driven(
 
 
 def run_given(
-    sweep_id: str, sweep: Sweep, state: State, driver: Driver, facts: Mapping[str, HostFacts],
+    sweep_id: str, sweep: Sweep, state: State, mover: "Mover", facts: Mapping[str, HostFacts],
     card: Mapping[str, object], search: RepeatingSearch,
 ) -> tuple[str, SweepRun]:  # fmt: skip
     """Run a small sweep whose trials are all given, and return how it ended.
@@ -273,13 +273,15 @@ def run_given(
     Its display goes to the standard error, as its answer is the output. MLflow is not told of it;
     `rebuild` adds it there. Raises BadInputError.
     """
-    if driver is Driver.SIMULATED:
+    if mover.driver is Driver.SIMULATED:
         _refuse_simulation(sweep, Path(sweep.name))
     with locked(state, sweep_id), hosts_locked(sweep, facts, owner_text(sweep_id, state.root)):
         _close_dead(state)
         tell_removed(clear_leftovers(state))
         state.write_card(sweep_id, {**card, "status": "running"})
         _log_to(state.sweep_folder(sweep_id) / "driver.log")
+        if mover.cluster is not None:
+            mover.cluster.occupy(facts, owner_text(sweep_id, state.root), state.sweep_ids())
         hosts = [_with_folder(host, state) for host in sweep.hosts]
         tracker = JsonlTracker(state.sweep_folder(sweep_id) / "events.jsonl")
         attendants = Attendants(tracker, [follower_for(Console(stderr=True))])
@@ -288,13 +290,13 @@ def run_given(
         run = SweepRun(sweep_id, ready, state, search, attendants, fingerprints=fingerprints)
         interrupts = Interrupts(lambda: _end_at_once(sweep_id))
         with interrupts.heard():
-            status = _to_the_end(run, state, _Mover(driver), tracker, interrupts)
+            status = _to_the_end(run, state, mover, tracker, interrupts)
         state.write_card(sweep_id, {**card, "status": status})
     return status, run
 
 
 def _to_the_end(
-    run: SweepRun, state: State, mover: "_Mover", tracker: Tracker, interrupts: Interrupts
+    run: SweepRun, state: State, mover: "Mover", tracker: Tracker, interrupts: Interrupts
 ) -> str:
     run.start()
     status = "failed"
@@ -339,7 +341,7 @@ def _accepts(sweep: Sweep, state: State) -> LateAccepts:
     )
 
 
-def _run_driver(run: SweepRun, state: State, mover: "_Mover", interrupts: Interrupts) -> None:
+def _run_driver(run: SweepRun, state: State, mover: "Mover", interrupts: Interrupts) -> None:
     match mover.driver:
         case Driver.RAY:
             from orchestrator import ray_driver

@@ -13,11 +13,11 @@ OBJECT_STORE_BYTES = 80 << 20
 VARIABLES: Mapping[str, str] = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # A host from which nothing comes is given up after 30 s, not after 65.
+    # A host from which nothing comes is given up after 22 s, not after 65.
     "RAY_health_check_period_ms": "2000",
-    "RAY_health_check_timeout_ms": "8000",
+    "RAY_health_check_timeout_ms": "6000",
     "RAY_health_check_failure_threshold": "3",
-    # So does a host that no longer reaches the head: its node ends by itself, after 60 s otherwise.
+    # A host that no longer reaches the head ends its node by itself, after 60 s if we said nothing.
     "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
 }
 

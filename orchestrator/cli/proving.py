@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.choices import Driver, HostChoice
+from orchestrator.cli.hosts import DEFAULT_INVENTORY, Inventory
 from orchestrator.cli.options import (
     DEFAULT_STATE,
     AsJson,
@@ -15,6 +16,7 @@ from orchestrator.cli.options import (
     bad_input_exits,
     print_json,
 )
+from orchestrator.exit_codes import NOT_READY
 
 if TYPE_CHECKING:
     from orchestrator.proof_plan import ProofChoice
@@ -26,7 +28,9 @@ Within = Annotated[
 ]
 Edited = Annotated[bool, typer.Option("--edited", help="Measure a file as it was edited.")]
 OneDriver = Annotated[Driver, typer.Option(help="What moves the starts.")]
-HostName = Annotated[str | None, typer.Option("--host", help="Another host of a sweep here.")]
+HostName = Annotated[
+    str | None, typer.Option("--host", help="A host of the inventory, or of a sweep here.")
+]
 Python = Annotated[str | None, typer.Option(help="Another interpreter with SGLang.")]
 Prompts = Annotated[Path | None, typer.Option(help="Where the sweep's file of prompts lies.")]
 
@@ -41,6 +45,7 @@ def verify(  # noqa: PLR0913 - each is an option of the command
     ] = False,
     edited: Edited = False,
     host: HostName = None,
+    inventory: Inventory = DEFAULT_INVENTORY,
     python: Python = None,
     prompts: Prompts = None,
     driver: OneDriver = Driver.SERIAL,
@@ -52,9 +57,12 @@ def verify(  # noqa: PLR0913 - each is an option of the command
 
     Exits with 0 if it does, 5 if it does not, 6 if that stays undecided, 3 without a figure.
     """
+    from orchestrator.proof_plan import ProofChoice
+
     with bad_input_exits():
-        choice = _choice(starts, within, driver, HostChoice(truth=truth, time_scale=time_scale),
-                         host, python, prompts, with_plain=with_plain)  # fmt: skip
+        machine = HostChoice(truth=truth, time_scale=time_scale)
+        choice = ProofChoice(starts, _fraction(within), with_plain, driver, host, machine, python,
+                             prompts, inventory)  # fmt: skip
         code = _prove([file], state_dir, choice, edited=edited, as_json=as_json)
     raise typer.Exit(code)
 
@@ -67,6 +75,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     within: Within = None,
     edited: Edited = False,
     host: HostName = None,
+    inventory: Inventory = DEFAULT_INVENTORY,
     python: Python = None,
     prompts: Prompts = None,
     driver: OneDriver = Driver.SERIAL,
@@ -78,36 +87,39 @@ def compare(  # noqa: PLR0913 - each is an option of the command
 
     Exits with 0 if they are alike, 5 if not, 6 if that stays undecided, 3 without figures.
     """
+    from orchestrator.proof_plan import ProofChoice
+
     with bad_input_exits():
-        choice = _choice(starts, within, driver, HostChoice(truth=truth, time_scale=time_scale),
-                         host, python, prompts)  # fmt: skip
+        machine = HostChoice(truth=truth, time_scale=time_scale)
+        choice = ProofChoice(starts, _fraction(within), False, driver, host, machine, python,
+                             prompts, inventory)  # fmt: skip
         code = _prove([one, other], state_dir, choice, edited=edited, as_json=as_json)
     raise typer.Exit(code)
 
 
-def _choice(
-    starts: int, within: float | None, driver: Driver, host: HostChoice, host_name: str | None,
-    python: str | None, prompts: Path | None, *, with_plain: bool = False,
-) -> "ProofChoice":  # fmt: skip
-    from orchestrator.proof_plan import ProofChoice
-
-    zone = None if within is None else within / 100
-    return ProofChoice(starts, zone, with_plain, driver, host_name, host, python, prompts)
+def _fraction(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
 
 
 def _prove(
     named: list[str], state_dir: Path, choice: "ProofChoice", *, edited: bool, as_json: bool
 ) -> int:
+    from infra.host import HostError
     from orchestrator.proof_page import print_plan, print_proof
-    from orchestrator.proving import Proving
+    from orchestrator.proving import Proving, proving_on
     from orchestrator.state import State
     from orchestrator.subjects import subject_of
 
     state = State(state_dir)
     subjects = [subject_of(one, state, edited=edited) for one in named]
-    proving = Proving(state, subjects, choice)
-    print_plan(proving)
-    proof = proving.run()
+    try:
+        with proving_on(choice, state) as (ready, cluster):
+            proving = Proving(state, subjects, ready, cluster)
+            print_plan(proving)
+            proof = proving.run()
+    except HostError as error:
+        typer.echo(str(error), err=True)
+        return NOT_READY
     if as_json:
         print_json(proof.as_data())
     else:

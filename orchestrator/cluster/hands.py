@@ -13,7 +13,7 @@ from pathlib import Path
 from infra import reaper
 from infra.gpus import count_gpus
 from infra.host_lock import host_lock
-from infra.leftovers import find_leftovers, remove
+from infra.leftovers import LeftoverKind, find_leftovers, remove
 from infra.own_wheel import own_version
 from infra.probing.facts import HostFacts
 from infra.probing.probe import probe_host
@@ -52,8 +52,9 @@ class Hands:
         self._held.enter_context(host_lock(names, owner))
 
     def clear(self, dead_sweeps: Sequence[str]) -> list[str]:
-        """Remove what dead sweeps left here; return it in words."""
-        return [found.what for found in find_leftovers(dead_sweeps) if remove(found)]
+        """Remove what dead sweeps left here; return in words what still ran of it."""
+        removed = [found for found in find_leftovers(dead_sweeps) if remove(found)]
+        return [found.what for found in removed if found.kind is LeftoverKind.PROCESSES]
 
     def write_order(self, path: str, order: dict[str, object]) -> None:
         """Leave an order for a trial that runs here."""

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from orchestrator.job import StopOrder, TrialJob
 from orchestrator.ray_nodes import CALL_S, Lookout, Node, RemoteHands
 from orchestrator.trial_thread import order_data
 from sweeps.hosts import HostSpec
-from sweeps.sweep import Sweep
+from sweeps.sweep import Model, Sweep
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,8 @@ class Cluster:
     look: Callable[[], Mapping[str, Node]]
     revive: Revive | None = None
     _nodes: dict[str, Node] = field(default_factory=dict)
+    _places: dict[str, Node] = field(default_factory=dict)
+    """Where each host was seen last, lost or not."""
     _hands: dict[str, RemoteHands] = field(default_factory=dict)
     _losses: dict[str, _Loss] = field(default_factory=dict)
     _held: dict[str, tuple[Sequence[str], str]] = field(default_factory=dict)
@@ -75,6 +77,11 @@ class Cluster:
         with self._lock:
             return name in self._nodes
 
+    def lost(self) -> frozenset[str]:
+        """Return the hosts that are lost now."""
+        with self._lock:
+            return frozenset(self._losses)
+
     def node(self, name: str) -> Node:
         """Return where a host is in the cluster. Raises HostError where it is lost."""
         with self._lock:
@@ -82,10 +89,14 @@ class Cluster:
                 raise HostError(f"host {name} is lost")
             return self._nodes[name]
 
+    def place(self, name: str) -> Node:
+        """Return where a host is, or was before it was lost."""
+        with self._lock:
+            return self._places[name]
+
     def probe_all(self, choice: HostChoice, sweep: Sweep) -> list[tuple[HostSpec, HostFacts]]:
         """Return all hosts as a sweep can use them, with what was found there. Raises HostError."""
-        model = sweep.model.path if sweep.model.is_folder else None
-        return [self._probe(name, choice, model) for name in self.offers]
+        return [self.probe(name, choice, sweep.model) for name in self.offers]
 
     def occupy(
         self, facts: Mapping[str, HostFacts], owner: str, dead_sweeps: Sequence[str]
@@ -100,16 +111,21 @@ class Cluster:
             self._call(name, "take", gpus, owner)
             self._held[name] = (gpus, owner)
             for what in self._call(name, "clear", list(dead_sweeps)):
-                logger.warning("host=%s an earlier sweep had left %s: removed", name, what)
+                logger.warning("host=%s an earlier sweep had left %s: ended", name, what)
 
-    def _probe(
-        self, name: str, choice: HostChoice, model: str | None
+    def probe(
+        self, name: str, choice: HostChoice, model: Model, python: str | None = None
     ) -> tuple[HostSpec, HostFacts]:
+        """Return a host as it can be used, with what was found there; `python` has SGLang.
+
+        Raises HostError.
+        """
         offer = self.offers[name]
-        folder = f"{offer.state_folder}/hosts/{name}"
+        spec = offer.spec if python is None else replace(offer.spec, python=python)
         found: tuple[HostSpec, HostFacts] = self._call(
-            name, "probe", offer.spec, choice, folder, model
-        )
+            name, "probe", spec, choice, f"{offer.state_folder}/hosts/{name}",
+            model.path if model.is_folder else None,
+        )  # fmt: skip
         return found
 
     def folder_there(self, job: TrialJob) -> str:
@@ -159,6 +175,7 @@ class Cluster:
             lost = [n for n in self.offers if n in self._nodes and n not in found]
             back = [n for n in self._losses if n in found]
             self._nodes = {name: found[name] for name in self.offers if name in found}
+            self._places |= self._nodes
             for name in lost:
                 self._losses[name] = _Loss(now_s, next_try_s=now_s)
                 logger.warning("host=%s is lost; its trial is tried elsewhere", name)
