@@ -169,6 +169,9 @@ CASES: dict[str, tuple[str, ...]] = {
         "tests/infra/test_host_lock.py::"
         "test_a_gpu_that_another_sweep_has_is_refused_by_its_owners_name",
         "tests/orchestrator/test_serial_driver.py::test_two_hosts_work_at_the_same_time",
+        "tests/infra/ssh/test_exclusive.py::test_a_second_sweep_is_refused_while_the_first_lives",
+        "tests/orchestrator/test_host_locks.py::"
+        "test_a_second_sweep_on_the_same_gpus_is_refused_by_its_owners_name",
     ),
     "O-29": (  # the baseline fails and the sweep goes on for ever
         "tests/sweeps/test_breaker.py::"
@@ -177,12 +180,15 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
     "O-30": (  # no GPU list inside the trial
         "tests/orchestrator/test_ray_driver.py::test_failing_hooks_never_end_a_sweep",
+        "tests/e2e/test_cluster.py::"
+        "test_the_nodes_of_a_cluster_that_is_there_are_used_and_left_as_they_were",
     ),
     "O-31": (  # trials stay pending without end
         "tests/e2e/test_cluster.py::test_a_lost_host_is_replaced_and_used_again",
         "tests/e2e/test_cluster.py::test_hosts_that_cannot_be_had_are_named_before_anything_starts",
         "tests/orchestrator/test_space_file.py::"
         "test_sglang_without_gpus_is_refused_with_the_way_out",
+        "tests/orchestrator/test_ray_driver.py::test_a_trial_that_waits_for_a_lost_host_is_ended",
     ),
     "O-32": (  # resume loses the searcher or repeats finished work
         "tests/orchestrator/search/test_study.py::"
@@ -259,12 +265,18 @@ CASES: dict[str, tuple[str, ...]] = {
     "O-47": (  # a command that prints much hangs
         "tests/infra/ssh/test_remote.py::test_much_output_is_drained_from_both_streams",
         "tests/infra/ssh/test_remote.py::test_a_deadline_ends_the_command_there_as_well",
+        "tests/infra/ssh/test_remote.py::test_a_stream_that_nobody_reads_does_not_hang_its_writer",
     ),
     "O-48": (  # a server there survives its driver
         "tests/orchestrator/remote/test_sweep_on_host.py::"
         "test_a_killed_driver_is_told_and_its_sweep_goes_on_until_it_is_stopped",
         "tests/infra/test_guard_over_ssh.py::"
         "test_a_network_that_falls_silent_ends_the_tree_by_its_lease",
+        "tests/infra/test_guard_over_ssh.py::test_a_killed_driver_ends_the_remote_tree_at_once",
+        "tests/infra/ssh/test_remote_host.py::"
+        "test_a_lost_network_ends_the_server_and_the_host_is_proved_clean_afterwards",
+        "tests/e2e/test_cluster.py::"
+        "test_an_ended_driver_leaves_nothing_and_its_sweep_resumes_with_the_same_command",
     ),
     "O-49": (  # what was started there dies with the session
         "tests/orchestrator/remote/test_sweep_on_host.py::"
@@ -279,6 +291,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "test_what_stands_in_the_way_is_told_host_by_host",
         "tests/orchestrator/remote/test_following.py::"
         "test_ours_missing_there_is_told_with_how_to_put_it",
+        "tests/infra/ssh/test_remote.py::test_what_cannot_be_started_detached_is_an_error",
     ),
     "O-51": (  # an idle connection is dropped
         "tests/infra/ssh/test_remote.py::test_an_idle_connection_survives_a_short_cut",
@@ -286,6 +299,8 @@ CASES: dict[str, tuple[str, ...]] = {
         "test_a_sweep_outlives_cut_links_and_its_follower_and_is_fetched_once",
         "tests/orchestrator/remote/test_following.py::"
         "test_silence_on_a_standing_connection_is_blindness_too",
+        "tests/infra/ssh/test_keep_alive.py::test_signs_of_life_keep_a_silent_connection_open",
+        "tests/infra/ssh/test_remote.py::test_a_lost_link_is_told_and_made_again",
     ),
     "O-52": (  # jump hosts are ignored
         "tests/infra/ssh/test_config.py::test_the_users_configuration_is_respected",
@@ -296,6 +311,8 @@ CASES: dict[str, tuple[str, ...]] = {
         "tests/infra/ssh/test_keys.py::test_a_host_key_is_looked_up_by_address_and_port",
         "tests/infra/ssh/test_remote.py::test_host_keys_are_strict",
         "tests/orchestrator/hosts/test_check_hosts.py::test_a_changed_key_is_never_added",
+        "tests/orchestrator/hosts/test_check_hosts.py::"
+        "test_a_key_is_added_when_its_fingerprint_was_expected",
     ),
     "O-54": (  # sudo waits for a password
         "tests/infra/ssh/test_remote.py::test_a_password_prompt_of_sudo_ends_at_once",
@@ -304,17 +321,25 @@ CASES: dict[str, tuple[str, ...]] = {
         "tests/infra/ssh/test_keys.py::test_every_usual_key_is_read",
         "tests/infra/ssh/test_keys.py::test_what_is_no_key_is_told",
         "tests/infra/ssh/test_remote.py::test_each_fault_of_a_login_has_its_own_message",
+        "tests/infra/ssh/test_keys.py::test_an_encrypted_key_takes_a_referenced_passphrase",
+        "tests/infra/ssh/test_remote.py::test_an_rsa_key_logs_in",
     ),
     # The load client
     "O-58": (  # one silent stream blocks all
         "tests/contracts/test_stream_faults.py::"
         "test_one_silent_stream_of_eight_does_not_hold_up_the_others",
         "tests/contracts/test_stream_faults.py::test_silence_ends_its_request_and_no_other",
+        "tests/contracts/test_load_client.py::test_a_silent_stream_ends_alone",
     ),
     "O-62": (  # an early stop for the wrong reason
         "tests/sweeps/test_stopping.py::test_a_decision_says_what_it_rests_on",
         "tests/sweeps/test_stopping.py::test_few_blocks_decide_nothing",
         "tests/orchestrator/test_early_stop.py::test_rules_of_other_tuners_can_be_chosen",
+        "tests/orchestrator/test_sweep_run.py::"
+        "test_a_surely_worse_trial_is_stopped_and_a_close_one_is_not",
+        "tests/sweeps/test_stopping.py::test_an_equal_candidate_is_seldom_stopped_at_any_look",
+        "tests/orchestrator/test_trial.py::test_an_order_to_stop_keeps_the_bound_and_the_rate",
+        "tests/orchestrator/search/test_study.py::test_each_outcome_has_one_state",
     ),
     # Optuna
     "O-55": (  # resume after the space was edited

@@ -235,6 +235,30 @@ def test_the_nodes_of_a_cluster_that_is_there_are_used_and_left_as_they_were(
     assert not list(tmp_path.glob("~"))
 
 
+def test_what_was_exported_is_verified_on_a_host_of_the_inventory(lan: Lan, tmp_path: Path) -> None:
+    (tmp_path / "space.py").write_text(SPACE.format(trials=2))
+    lan.write_inventory(tmp_path / "hosts.toml", "gpu1", "gpu2", time_scale=100.0)
+
+    def told(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrator", *words, "--state-dir", str(tmp_path / "state")],
+            cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    told("sweep", str(tmp_path / "space.py"), "--driver", "serial", "--time-scale", "100")
+    inventory = ("--inventory", str(tmp_path / "hosts.toml"))
+    answer = told("verify", "0", "--host", "gpu1", *inventory, "--starts", "1", "--within", "90")
+    assert answer.startswith("EMULATED: it holds")
+    [row] = tmp_path.glob("state/sweeps/verify-*/trials/*/result.json")
+    assert json.loads(row.read_text())["host"] == "gpu1"
+    assert (row.parent / "server.log").is_file()
+    there = Path(lan["gpu1"].entry().folder) / "state/sweeps"
+    assert list(there.glob(f"{row.parents[2].name}/trials/*/server.log")), "it ran there"
+    assert not _left(lan)
+
+
 def test_hosts_that_cannot_be_had_are_named_before_anything_starts(
     lan: Lan, tmp_path: Path
 ) -> None:

@@ -7,11 +7,13 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from infra.reaper import find_tagged
 from orchestrator.events import SweepStart, Tally
+from orchestrator.hooks import Hooks
 from orchestrator.job import TrialJob, TrialProgress
 from orchestrator.search.study import StudySearch
 from orchestrator.signals import Interrupts
@@ -79,3 +81,24 @@ def test_failing_hooks_never_end_a_sweep(tmp_path: Path, caplog: pytest.LogCaptu
     assert find_tagged(name) == []
     token = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", ray_driver.TOKEN_PATH)).expanduser()
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
+
+
+def test_a_trial_that_waits_for_a_lost_host_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    from orchestrator import ray_driver
+
+    def trial(host: str, status: str) -> SimpleNamespace:
+        job = SimpleNamespace(host=HostSpec(name=host))
+        return SimpleNamespace(config={"job": job}, status=status)
+
+    trials = [
+        trial("a", "PENDING"), trial("b", "PENDING"), trial("b", "RUNNING"), trial("b", "PENDING"),
+    ]  # fmt: skip
+    stopped: list[object] = []
+    tune = SimpleNamespace(
+        get_live_trials=lambda: trials, get_trials=lambda: trials, stop_trial=stopped.append
+    )
+    cluster = SimpleNamespace(lost=lambda: frozenset({"b"}))
+    monkeypatch.setitem(ray_driver._RUNS, "s", SimpleNamespace(hooks=Hooks()))
+    monkeypatch.setitem(ray_driver._CLUSTERS, "s", cluster)
+    assert ray_driver.BoundScheduler("s").choose_trial_to_run(tune) is trials[0]
+    assert stopped == [trials[1], trials[3]]
