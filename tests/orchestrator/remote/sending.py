@@ -17,8 +17,8 @@ from orchestrator.remote.place import Place
 from tests.e2e.sweeping import write_space
 from tests.infra.ssh.lan import Lan, Node
 
-DEADLINE_S = 110.0
-LIMITS = {"keepalive_s": 1, "lost_after_s": 3, "connect_s": 15, "retry_s": 60}
+DEADLINE_S = 180.0
+LIMITS = {"keepalive_s": 0.7, "lost_after_s": 2, "connect_s": 15, "retry_s": 60}
 
 
 @dataclass(frozen=True, slots=True)
