@@ -75,9 +75,19 @@ class LateAccepts:
         """Return it once there is a recording; None before."""
         if config.is_plain:
             return PLAIN
+        source = self._sought()
+        return None if source is None else source.accept(config)
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Pass it on, once there is a recording."""
+        source = self._sought()
+        if source is not None:
+            source.prepare(configs)
+
+    def _sought(self) -> AcceptSource | None:
         if self._source is None and self._changed():
             self._source = self._find()
-        return None if self._source is None else self._source.accept(config)
+        return self._source
 
     def _changed(self) -> bool:
         try:

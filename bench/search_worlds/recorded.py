@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from search_worlds.world import World
@@ -36,6 +37,9 @@ class Recorded:
         if found is None:
             found = self._kept[draft] = self._wrong(draft)
         return found
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Do nothing: each is known at once."""
 
     def _wrong(self, draft: Config) -> Estimate:
         common = random.Random(f"replay {self.seed}").gauss(0, self.common_sigma)

@@ -1,5 +1,6 @@
 """Who knows accept lengths without a server: the seam to the replay of recorded output."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from sweeps.config import Config
@@ -17,6 +18,10 @@ class AcceptSource(Protocol):
         """
         ...
 
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Be told what will be asked next, so that all of it is computed at once."""
+        ...
+
 
 class NoSource:
     """Knows plain decode alone."""
@@ -24,6 +29,9 @@ class NoSource:
     def accept(self, config: Config) -> Estimate | None:
         """Return 1 for plain decode."""
         return PLAIN if config.is_plain else None
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Do nothing."""
 
 
 NOTHING_KNOWN = NoSource()

@@ -24,6 +24,8 @@ FIRST_CURVE_TOKENS = 512
 CORPUS = "speculative_ngram_external_corpus_path"
 
 FOLDS = 4
+AT_ONCE = 32
+"""Settings whose steps are kept at a time: those of thousands would fill the memory."""
 _BEFORE = tuple(p.value for p in (Phase.COLD, Phase.WARMING, Phase.PROBING))
 
 Chosen = NDArray[np.bool_]
@@ -139,8 +141,7 @@ class RecordedAccepts:
         shape = self._shape(config)
         if shape is None:
             return None
-        if shape not in self._found:
-            self._found[shape] = self.accept_of_shape(shape)
+        self.prepare([config])
         return self._found[shape]
 
     def accept_of_shape(self, shape: NgramShape) -> Estimate | None:
@@ -160,10 +161,15 @@ class RecordedAccepts:
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Replay at once what many configurations ask for, on all cores."""
-        shapes = [self._shape(config) for config in configs]
-        wanted = [shape for shape in shapes if shape is not None]
-        for replayer, _ in self._parts:
-            replayer.all_steps(wanted)
+        shapes = dict.fromkeys(self._shape(config) for config in configs)
+        wanted = [s for s in shapes if s is not None and s not in self._found]
+        for first in range(0, len(wanted), AT_ONCE):
+            batch = wanted[first : first + AT_ONCE]
+            for replayer, _ in self._parts:
+                replayer.all_steps(batch)
+            self._found |= {shape: self.accept_of_shape(shape) for shape in batch}
+            for replayer, _ in self._parts:
+                replayer.forget()
 
     def _shape(self, config: Config) -> NgramShape | None:
         shape = self._form.shape(config) if config.algorithm == "NGRAM" else None

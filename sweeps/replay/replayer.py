@@ -37,6 +37,11 @@ class Replayer:
         """Tell whether external corpora are replayed too."""
         return bool(self._corpora)
 
+    @property
+    def kept(self) -> int:
+        """Return of how many settings the steps are kept."""
+        return len(self._found)
+
     def steps(self, shape: NgramShape) -> Steps:
         """Return the verify steps of all streams with a setting."""
         return self.all_steps([shape])[0]
@@ -53,6 +58,10 @@ class Replayer:
                 self._found[shape] = self._by_drafter(shape)
         self._found |= self._by_kernel(fast)
         return [self._found[shape] for shape in shapes]
+
+    def forget(self) -> None:
+        """Drop the steps that are kept."""
+        self._found = {}
 
     def _by_drafter(self, shape: NgramShape) -> Steps:
         self._slow_tokens += self._tokens

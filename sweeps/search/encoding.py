@@ -80,6 +80,7 @@ class Encoder:
         """Return rows for the accept length: the codes as above, those of the shape of the draft
         after them; width, each ordered axis from 0 to 1, then the logarithm of the accept length
         that is known without measuring, and its spread: not a number where none is."""
+        self._prepare(configs)
         rows = [self._shape(config) for config in configs]
         codes = [
             (self.algorithm_code(config), *self._serving_codes(config), *named)
@@ -105,6 +106,12 @@ class Encoder:
             )
             self._given[draft] = found
         return found
+
+    def _prepare(self, configs: Sequence[Settings]) -> None:
+        drafts = dict.fromkeys(map(drafting_of, configs))
+        missing = [draft for draft in drafts if draft not in self._given]
+        if missing:
+            self.source.prepare(missing)
 
     def algorithm_code(self, settings: Settings) -> int:
         """Return which algorithm drafts, as a number; 0: none."""

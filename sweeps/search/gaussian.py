@@ -55,7 +55,8 @@ class Conditioned:
 
     prior: Prior
     points: Points
-    _lower: Floats = field(repr=False)
+    _whitener: Floats = field(repr=False)
+    """The inverse of the lower root of the covariance."""
     _weights: Floats = field(repr=False)
     fit: float
     """Log probability of the observations, but for a constant."""
@@ -66,7 +67,7 @@ class Conditioned:
         if len(self.points) == 0:
             return Belief(mean, spread, self, points, np.zeros((0, len(points))))
         across = self.prior.kernel(self.points.down, points.along)
-        half = _solved(self._lower, across)
+        half = _product(self._whitener, across)
         variance = np.maximum(spread - np.einsum("ij,ij->j", half, half), 0.0)
         return Belief(mean + across.T @ self._weights, variance, self, points, half)
 
@@ -98,17 +99,21 @@ def condition(prior: Prior, points: Points, values: Floats, noise: Floats) -> Co
     """Learn from values at points; `noise` is the variance of each."""
     if len(points) == 0:
         return Conditioned(prior, points, np.zeros((0, 0)), np.zeros(0), 0.0)
-    from scipy.linalg import cho_solve, cholesky  # slow to import, and `check` needs none of it
+    from scipy.linalg import (
+        cholesky,
+        solve_triangular,
+    )  # slow to import, and `check` needs none of it
 
     covariance = prior.kernel(points.down, points.along) + np.diag(noise + _JITTER)
     lower = cholesky(covariance, lower=True)
+    whitener = solve_triangular(lower, np.eye(len(points)), lower=True, check_finite=False)
     surprise = values - prior.mean(points)
-    weights = cho_solve((lower, True), surprise)
+    weights = whitener.T @ (whitener @ surprise)
     fit = -0.5 * float(surprise @ weights) - float(np.log(np.diag(lower)).sum())
-    return Conditioned(prior, points, lower, weights, fit)
+    return Conditioned(prior, points, whitener, weights, fit)
 
 
-def _solved(lower: Floats, right: Floats) -> Floats:
-    from scipy.linalg import solve_triangular  # as above
-
-    return np.asarray(solve_triangular(lower, right, lower=True, check_finite=False))
+def _product(left: Floats, right: Floats) -> Floats:
+    """Multiply small by wide. BLAS starts threads for that, and on a busy machine they wait for
+    each other fifty times as long as this takes."""
+    return np.asarray(np.einsum("ij,jk->ik", left, right))

@@ -1,7 +1,7 @@
 """Predictions of a space: cells, what is dominated, what is said, what would be paid for."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -31,6 +31,9 @@ class Replayed:
 
     def accept(self, config: Config) -> Estimate | None:
         return near(self.factor * self.host.accept(config), 0.005)
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Know all of it anyway."""
 
 
 def planner(host: Host, factor: float = 1.0, profile: HostProfile | None = None) -> Planner:

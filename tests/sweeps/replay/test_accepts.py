@@ -108,6 +108,16 @@ def test_a_neutral_name_is_the_flag_of_the_version() -> None:
     )
 
 
+def test_what_is_prepared_is_what_is_asked_one_by_one_and_its_steps_are_dropped() -> None:
+    replayer = Replayer(streams())
+    prepared = RecordedAccepts(FORM, [(replayer, None)])
+    asked = [ngram(), ngram(ngram_match_depth=3), Config.of({"speculative_algorithm": None})]
+    prepared.prepare(asked)
+    alone = RecordedAccepts(FORM, [(Replayer(streams()), None)])
+    assert [prepared.accept(c) for c in asked] == [alone.accept(c) for c in asked]
+    assert not replayer.kept
+
+
 def test_text_that_repeats_itself_is_accepted_better_when_warm() -> None:
     steps = Replayer(streams()).steps(NgramShape(8))
     cold, warm, points = cold_accept(steps), warm_accept(steps), curve(steps)

@@ -1,6 +1,7 @@
 """The planner: what it asks for, in which order, and that it is a function of the history."""
 
 import math
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -36,6 +37,13 @@ def planner(trials: int | None = None, seed: int = 1, taste: Taste | None = None
     )
 
 
+@cache
+def trap_sweep() -> tuple[Planner, list[TrialResult], list[Step]]:
+    """Run the sweep of the trap once: with its planner, that several tests look at."""
+    ours = planner()
+    return ours, *drive(ours, Host(hits=TRAP))
+
+
 def regret(host: Host, config: Config) -> float:
     return math.log(best(host) / host.tok_s(config))
 
@@ -50,9 +58,9 @@ def test_plain_decode_comes_first_and_once() -> None:
 
 
 def test_the_next_step_is_a_function_of_the_history() -> None:
-    history, steps = drive(planner(), Host(hits=TRAP))
+    _, history, steps = trap_sweep()
     resumed = planner()
-    for place in range(0, len(history), 3):
+    for place in range(1, len(history), 6):
         assert resumed.next(history[:place]) == steps[place]
         assert planner().next(history[:place]) == steps[place]
 
@@ -60,16 +68,26 @@ def test_the_next_step_is_a_function_of_the_history() -> None:
 @pytest.mark.parametrize(
     ("host", "plain"),
     [
-        (Host(hits=TRAP), False),
-        (Host(hits=0.4, ipc_ms=3.0), False),
         (Host(hits=0.08, ms_per_token=1.5), True),
-        (Host(hits=0.1, ms_per_token=1.5, ipc_ms=3.0), True),
+        pytest.param(Host(hits=0.4, ipc_ms=3.0), False, marks=pytest.mark.slow),
+        pytest.param(Host(hits=0.1, ms_per_token=1.5, ipc_ms=3.0), True, marks=pytest.mark.slow),
     ],
-    ids=["protocol-and-width", "other-all-reduce", "plain", "plain-and-other-all-reduce"],
+    ids=["plain", "other-all-reduce", "plain-and-other-all-reduce"],
 )
 def test_a_sweep_ends_by_itself_with_a_good_claim(host: Host, plain: bool) -> None:
     ours = planner()
     history, _ = drive(ours, host)
+    assert_well_claimed(ours, history, host, plain=plain)
+
+
+def test_a_gain_that_two_axes_hold_together_is_found_and_claimed() -> None:
+    ours, history, _ = trap_sweep()
+    assert_well_claimed(ours, history, Host(hits=TRAP), plain=False)
+
+
+def assert_well_claimed(
+    ours: Planner, history: list[TrialResult], host: Host, *, plain: bool
+) -> None:
     claim = ours.claim(history)
     assert claim is not None
     assert claim.settled, claim.reason
@@ -89,7 +107,7 @@ def test_one_axis_at_a_time_would_not_find_what_two_axes_hold() -> None:
 
 
 def test_what_acts_alike_is_searched_once_and_all_that_is_asked_for_is_valid() -> None:
-    _, steps = drive(planner(), Host(hits=0.4, ipc_ms=3.0))
+    _, _, steps = trap_sweep()
     searched = [
         canonical(s.config) for s in steps if s.purpose not in (Purpose.CONFIRM, Purpose.BASELINE)
     ]
@@ -101,7 +119,7 @@ def test_what_acts_alike_is_searched_once_and_all_that_is_asked_for_is_valid() -
 
 
 def test_draft_length_meets_communication_before_the_end() -> None:
-    _, steps = drive(planner(), Host(hits=TRAP))
+    _, _, steps = trap_sweep()
     seen = {(s.config[PROTO], width_of(s.config)) for s in steps if not s.config.is_plain}
     assert {(None, 4), ("LL", 4)} <= seen
 
@@ -124,6 +142,7 @@ def test_a_budget_is_kept_and_the_proof_is_paid_for() -> None:
     assert claim.gain is not None
 
 
+@pytest.mark.slow
 def test_a_higher_threshold_ends_the_search_sooner() -> None:
     searched = []
     for gain in (0.05, 0.0002):
@@ -133,20 +152,19 @@ def test_a_higher_threshold_ends_the_search_sooner() -> None:
 
 
 def test_plain_decode_is_measured_again_on_a_schedule() -> None:
-    _, steps = drive(planner(taste=Taste(drift_every_trials=6)), Host(hits=TRAP))
+    _, steps = drive(planner(taste=Taste(drift_every_trials=6)), Host(hits=TRAP), most=16)
     at = [place for place, s in enumerate(steps) if s.purpose is Purpose.BASELINE]
     assert len(at) >= 2
     assert all(later - earlier <= 7 for earlier, later in pairwise(at))
 
 
 def test_two_hosts_are_not_given_the_same_trial() -> None:
-    history, steps = drive(planner(), Host(hits=TRAP), most=6)
+    history = trap_sweep()[1][:6]
     first = planner().next(history)
     assert first is not None
     second = planner().next(history, [first])
     assert second is not None
     assert canonical(second.config) != canonical(first.config)
-    assert steps
 
 
 def test_a_fault_teaches_nothing_and_is_asked_for_again() -> None:
@@ -161,7 +179,7 @@ def test_a_fault_teaches_nothing_and_is_asked_for_again() -> None:
 @pytest.mark.parametrize("higher", [True, False])
 def test_any_metric_can_be_searched_without_factors(higher: bool) -> None:
     ours = Planner(
-        SPACE, canonical=canonical, objective=Objective("other", higher), limits=Limits(20)
+        SPACE, canonical=canonical, objective=Objective("other", higher), limits=Limits(12)
     )
     host = Host(hits=TRAP)
     history: list[TrialResult] = []
@@ -170,7 +188,7 @@ def test_any_metric_can_be_searched_without_factors(higher: bool) -> None:
         value = measured.estimates["decode_tok_s"].value
         found = near(value if higher else 1000 / value, 0.013)
         history.append(result(len(history), step, {"other": found}))
-    assert len(history) <= 20
+    assert len(history) <= 12
     claim, bar = ours.claim(history), ours.bar(history)
     assert claim is not None
     assert bar is not None
@@ -179,8 +197,8 @@ def test_any_metric_can_be_searched_without_factors(higher: bool) -> None:
 
 
 def test_the_bar_is_what_the_leader_surely_reaches() -> None:
-    ours, host = planner(), Host(hits=TRAP)
-    history, _ = drive(ours, host)
+    host = Host(hits=TRAP)
+    ours, history, _ = trap_sweep()
     claim, bar = ours.claim(history), ours.bar(history)
     assert claim is not None
     assert bar is not None
