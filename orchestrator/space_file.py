@@ -83,14 +83,16 @@ def _run(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise _bad(path, "file", path.name, "it is no Python file", "Give it the ending .py.")
     module = importlib.util.module_from_spec(spec)
-    written = sys.dont_write_bytecode
+    written, places = sys.dont_write_bytecode, list(sys.path)
     sys.dont_write_bytecode = True
+    # Modules beside it are found, as by Python itself, wherever the command is given.
+    sys.path.insert(0, str(path.absolute().parent))
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever a user's file raises is a fault of the file
         raise _bad(path, *_where(path, error)) from error
     finally:
-        sys.dont_write_bytecode = written
+        sys.dont_write_bytecode, sys.path[:] = written, places
     return module
 
 

@@ -207,7 +207,11 @@ CASES: dict[str, tuple[str, ...]] = {
         "tests/orchestrator/test_serial_driver.py::"
         "test_a_fault_of_our_own_ends_a_trial_and_not_the_sweep",
     ),
-    "O-35": ("tests/orchestrator/test_cli.py::swept",),  # the file is named relatively
+    "O-35": (  # the file is named relatively, and imports a neighbour
+        "tests/orchestrator/test_space_file.py::"
+        "test_a_file_named_from_another_folder_finds_its_neighbours",
+        "tests/orchestrator/test_cli.py::swept",
+    ),
     "O-36": (  # conditional spaces
         "tests/orchestrator/search/test_study.py::"
         "test_plain_comes_first_then_new_configurations_that_obey_the_rules",
@@ -230,6 +234,8 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
     "O-40": (  # a parameter changes its value
         "tests/orchestrator/tracking/test_mlflow_writer.py::test_a_second_end_updates_the_run",
+        "tests/orchestrator/tracking/test_mlflow_writer.py::"
+        "test_four_trials_at_once_and_a_retry_are_five_runs",
         "tests/contracts/test_tracker.py::test_takes_calls_from_several_threads",
     ),
     "O-41": (  # a run stays RUNNING, or is shown FINISHED after a crash

@@ -164,7 +164,10 @@ def _unequal(result: TrialResult, run: Any) -> Iterator[str]:
     for name, value in finite(result_metrics(result)).items():
         if run.data.metrics.get(name) != value:
             yield f"trial {result.number}: {name} is {run.data.metrics.get(name)}, not {value}"
-    for name, word in {"outcome": result.outcome.value, "number": str(result.number)}.items():
+    told = {"outcome": result.outcome.value, "number": str(result.number)}
+    if result.retry_of is not None:
+        told["retry_of"] = str(result.retry_of)
+    for name, word in told.items():
         if run.data.tags.get(name) != word:
             yield f"trial {result.number}: {name} is {run.data.tags.get(name)}, not {word}"
 

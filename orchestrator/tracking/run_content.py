@@ -169,6 +169,7 @@ def result_tags(result: TrialResult, objective: str) -> dict[str, str]:
         "host": result.host,
         "engine_version": result.engine_version,
         "started_at": result.started_at,
+        **({} if result.retry_of is None else {"retry_of": str(result.retry_of)}),
     }
 
 

@@ -48,6 +48,21 @@ def test_refuses(tmp_path: Path, text: str, field: str, says: str) -> None:
     assert says in str(problem)
 
 
+def test_a_file_named_from_another_folder_finds_its_neighbours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spaces = tmp_path / "spaces"
+    spaces.mkdir()
+    (spaces / "neighbour_of_space.py").write_text("GPUS = 4\n")
+    text = "from neighbour_of_space import GPUS\n" + HEAD
+    _file(spaces, text + f'sweep = Sweep(name="s", model=Model("a/b"), {AXES}, '
+          'fixed={"tp_size": GPUS})\n')  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    assert load_sweep(Path("spaces/space.py")).fixed["tp_size"] == 4
+    assert sys.path == before
+
+
 def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
     _file(tmp_path, "")
     with pytest.raises(BadInputError, match=r"Did you mean `space\.py`"):

@@ -7,6 +7,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,32 @@ def test_settings_are_requested_and_effective(
         "effective.mem_fraction_static": "0.30000000000000004",
         "effective.x y": "on",
     }
+
+
+@pytest.mark.slow
+def test_four_trials_at_once_and_a_retry_are_five_runs(
+    uri: str, writer: MlflowWriter, tmp_path: Path
+) -> None:
+    """Each with its own numbers, whoever told of them at the same time."""
+
+    def tell(number: int) -> None:
+        writer.trial_started(stores.card(number))
+        for second in range(20):
+            writer.progress(f"t{number}", Sample(float(second), 100.0 * number + second))
+        estimates = {"decode_tok_s": stores.estimate(100.0 * number)}
+        retry_of = 2 if number == 4 else None
+        end = replace(stores.result(number, estimates=estimates), retry_of=retry_of)
+        writer.trial_ended(end, tmp_path)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(tell, range(4)))
+    tell(4)
+    assert writer.close(CLOSE_S)
+    told = [
+        (run.data.tags["trial"], run.data.metrics["decode_tok_s"], run.data.tags.get("retry_of"))
+        for run in stores.runs(uri)
+    ]
+    assert told == [(f"t{n}", 100.0 * n, "2" if n == 4 else None) for n in range(5)]
 
 
 @pytest.mark.slow
