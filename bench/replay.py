@@ -31,7 +31,7 @@ TIMES = 5
 def measure(quick: bool) -> Figures:
     """Time both cores and the alternative, then a thousand settings, then the real server."""
     figures: dict[str, float] = {}
-    tokens = 10_000 if quick else 100_000
+    tokens = 4_000 if quick else 100_000
     for kind in (Kind.CODE, Kind.THINK):
         streams = text(kind, tokens)
         figures |= speeds(kind.value, streams, beside=not quick or kind is Kind.CODE)
@@ -82,7 +82,7 @@ def best(replay: Callable[[], Steps], times: int = TIMES) -> tuple[Steps, float]
 
 def many(streams: Sequence[Stream], quick: bool) -> dict[str, float]:
     """Time a thousand settings on all cores."""
-    widths = WIDTHS[::8] if quick else WIDTHS
+    widths = WIDTHS[::12] if quick else WIDTHS
     shapes = [
         NgramShape(width, depth, max_breadth=breadth, by_likelihood=by_likelihood)
         for width, breadth, depth, by_likelihood in product(widths, BREADTHS, DEPTHS, (False, True))

@@ -195,7 +195,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "test_a_resumed_search_repeats_nothing_and_takes_up_what_was_cut_off",
         "tests/orchestrator/test_rebuild.py::test_the_study_is_made_again_as_it_was",
         "tests/e2e/test_ray_sweep.py::test_a_killed_driver_leaves_no_server_and_its_sweep_resumes",
-        "tests/bench/test_bench.py::test_random_faults_lose_nothing_and_teach_nothing_wrong",
+        "tests/bench/test_faults.py::test_random_faults_lose_nothing_and_teach_nothing_wrong",
     ),
     "O-33": (  # NaN becomes the best
         "tests/sweeps/test_ranking.py::test_only_rates_take_part",
