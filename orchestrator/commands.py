@@ -5,11 +5,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from infra.engines import ENGINES, emulated_environment
+from infra.redaction import Redactor
 from orchestrator.choices import HostChoice
 from orchestrator.explain import evidence_of
 from orchestrator.lookup import known_sweep, known_trial
@@ -44,6 +46,7 @@ def load(space_file: Path, choice: HostChoice) -> Sweep:
 def describe(sweep: Sweep) -> dict[str, object]:
     """Return what `check` shows, as plain data."""
     count = sweep.space.count()
+    redactor = Redactor.from_environment()
     return {
         "name": sweep.name,
         "key": sweep.key,
@@ -53,20 +56,29 @@ def describe(sweep: Sweep) -> dict[str, object]:
         "rules": [rule.message for rule in sweep.rules],
         "baseline": dict(sweep.space.plain()),
         "trials": sweep.budget.trials,
-        "hosts": [host.as_data() for host in sweep.hosts],
+        "hosts": [redactor.data(host.as_data()) for host in sweep.hosts],
     }
 
 
 def plans(sweep: Sweep, samples: int) -> list[tuple[Config, LaunchPlan]]:
-    """Return the launch plans of the baseline and of some configurations, on the first host."""
+    """Return the launch plans of the baseline and of some configurations, on the first host.
+
+    They are to be shown: secrets are masked.
+    """
     host = sweep.hosts[0]
     configs = [sweep.space.plain(), *islice(valid_samples(sweep.space, sweep.seed), samples)]
     made = []
     for config in configs:
         settings = sweep.settings(config)
         plan = ENGINES[host.engine].plan(settings, host, SHOWN_PORT, sweep.budget.deadlines)
-        made.append((config, plan))
+        made.append((config, _masked(plan)))
     return made
+
+
+def _masked(plan: LaunchPlan) -> LaunchPlan:
+    shown = {"argv": list(plan.argv), "env": dict(plan.env)}
+    masked: Any = Redactor.from_environment().data(shown)
+    return replace(plan, argv=tuple(masked["argv"]), env=tuple(masked["env"].items()))
 
 
 def trial_rows(state_dir: Path, sweep_id: str | None) -> list[dict[str, object]]:
