@@ -1,14 +1,15 @@
 """What was predicted of each trial of a sweep before it started, held against what it measured."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orchestrator.files import read_json, write_json
 from sweeps.config import Config
 from sweeps.intervals import Interval
-from sweeps.phrases import figure
 from sweeps.prediction.cells import interval_data
 from sweeps.prediction.source import PLAIN, AcceptSource
+from sweeps.prediction.words import disagreement
 from sweeps.results import Estimate, TrialResult
 from sweeps.search.planner import Planner
 
@@ -50,17 +51,14 @@ class Foretelling:
         return disagreement(Interval(**row["predicted"]), measured)  # type: ignore[arg-type] # as written above
 
 
-def disagreement(predicted: Interval, measured: Estimate) -> str:
-    """Say that the intervals of a prediction and a measurement do not meet; empty where they do."""
-    low, high = (measured.low or measured.value), (measured.high or measured.value)
-    if predicted.low is None or predicted.high is None:
-        return ""
-    if low <= predicted.high and predicted.low <= high:
-        return ""
-    return (
-        f"predicted {figure(predicted.value)} ({figure(predicted.low)} to {figure(predicted.high)})"
-        f" tok/s, measured {figure(measured.value)}: the measurement counts"
-    )
+def predicted_rates(path: Path) -> dict[int, Interval]:
+    """Read what was predicted of each trial, by its number; what cannot be read is left out."""
+    rows = (read_json(path) or {}).get("rows")
+    found = {}
+    for row in rows if isinstance(rows, list) else ():
+        with contextlib.suppress(KeyError, TypeError):
+            found[int(row["number"])] = Interval(**row["predicted"])
+    return found
 
 
 class LateAccepts:

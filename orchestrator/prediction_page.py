@@ -20,12 +20,13 @@ STYLES: Mapping[str, str] = {
     "gains": "green", "open": "yellow", "loses": "red", "dominated": "dim",
 }  # fmt: skip
 MOST_SERVINGS = 6
+WIDE = 120
 _MARKS: Mapping[str, str] = {"gains": "+", "open": "?", "loses": "-", "dominated": "x"}
 
 
 def print_prediction(prediction: Prediction, name: str, console: Console | None = None) -> None:
     """Show a prediction, a prior as one."""
-    page = console or Console(soft_wrap=True)
+    page = console or _page()
     word = "EMULATED host, " if prediction.emulated else ""
     page.print(f"prediction for {name}: {word}{prediction.basis}", highlight=False, markup=False)
     for algorithm in algorithms(prediction.cells):
@@ -33,6 +34,12 @@ def print_prediction(prediction: Prediction, name: str, console: Console | None 
         page.print(_surface(prediction, algorithm))
     for sentence in sentences(prediction):
         page.print(sentence, highlight=False, markup=False)
+
+
+def _page() -> Console:
+    """Return where it is shown; what is no terminal gets tables in full."""
+    page = Console(soft_wrap=True)
+    return page if page.is_terminal else Console(soft_wrap=True, width=WIDE)
 
 
 def _by_width(prediction: Prediction, algorithm: str) -> Table:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from orchestrator.choices import Driver
+from orchestrator.foretelling import PREDICTIONS_FILE, predicted_rates
 from orchestrator.spool import REQUEST, read_spool
 from orchestrator.state import SPOOL_FILE, State
 from orchestrator.stories import sweep_story
@@ -29,6 +30,7 @@ def _beside(state: State, story: Story) -> Beside:
     return Beside(
         answers={n: _answers(state, sweep_id, n) for n in cache.chosen(story)},
         clock_scales=_clock_scales(state.card(sweep_id)),
+        predicted=predicted_rates(state.sweep_folder(sweep_id) / PREDICTIONS_FILE),
         facts=tuple(_facts(state, story)),
         spools=_spools(state, story),
         made_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",

@@ -9,6 +9,7 @@ from sweeps.phrases import figure, listed, with_interval
 from sweeps.prediction.attribution import REFERENCE_TOKENS, Attribution
 from sweeps.prediction.cells import Cell
 from sweeps.prediction.prediction import Prediction
+from sweeps.results import Estimate
 from sweeps.search.roles import serving_of
 
 FEW_ODDS = 0.05
@@ -82,7 +83,8 @@ def _of_algorithm(prediction: Prediction, algorithm: str) -> Iterator[str]:
     sure = "gains" if best.verdict == "gains" else "is expected to gain"
     yield (
         f"{algorithm} {sure} most with {best.width} draft tokens: {_percent(best.speed_up)}, at"
-        f" {figure(best.tok_s.value, 'tok/s')} ({short(best.config)})."
+        f" {figure(best.tok_s.value, 'tok/s')}, accept length {with_interval(best.accept)} against"
+        f" a break-even of {with_interval(best.break_even)} ({short(best.config)})."
     )
 
 
@@ -126,3 +128,16 @@ def _of_next(prediction: Prediction) -> str:
         f"Worth paying for next: {short(step.config)}. One start of it is expected to lift the best"
         f" rate by {step.gain_fraction or 0:.1%}, {step.gain_per_gpu_hour:.1%} a GPU-hour."
     ).replace("%", " %")
+
+
+def disagreement(predicted: Interval, measured: Estimate) -> str:
+    """Say that the intervals of a prediction and a measurement do not meet; empty where they do."""
+    low, high = (measured.low or measured.value), (measured.high or measured.value)
+    if predicted.low is None or predicted.high is None:
+        return ""
+    if low <= predicted.high and predicted.low <= high:
+        return ""
+    return (
+        f"predicted {figure(predicted.value)} ({figure(predicted.low)} to {figure(predicted.high)})"
+        f" tok/s, measured {figure(measured.value)}: the measurement counts"
+    )

@@ -6,7 +6,17 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from sweeps.reporting import axes, break_even, concurrency, cycles, endings, history, timeline
+from sweeps.intervals import Interval
+from sweeps.reporting import (
+    axes,
+    break_even,
+    concurrency,
+    cycles,
+    endings,
+    foretold,
+    history,
+    timeline,
+)
 from sweeps.reporting import cache as warmth
 from sweeps.reporting.markdown import answer_lines
 from sweeps.reporting.parts import Section
@@ -25,6 +35,8 @@ class Beside:
     """Requests of the trials that `cache.chosen` names, by number, in their order."""
     clock_scales: Mapping[str, float | None] = field(default_factory=dict)
     """How fast each host's clock runs; None where it is simulated."""
+    predicted: Mapping[int, Interval] = field(default_factory=dict)
+    """Decode tok/s that was expected of trials before they started, by their numbers."""
     facts: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
     """What was found on each host: a title, and labels with words."""
     spools: Mapping[int, str] = field(default_factory=dict)
@@ -58,6 +70,7 @@ def sections(story: Story, beside: Beside) -> tuple[Section, ...]:
         concurrency.section(story),
         endings.trade_offs(story),
         warmth.section(story, beside.answers),
+        foretold.section(story, beside.predicted),
         history.section(story),
         timeline.section(story, beside.clock_scales),
         *endings.sections(story),

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.foretelling import Foretelling, LateAccepts, disagreement
+from orchestrator.foretelling import Foretelling, LateAccepts, predicted_rates
 from sweeps.config import Config
 from sweeps.intervals import Interval
 from sweeps.prediction.source import PLAIN, NoSource
+from sweeps.prediction.words import disagreement
 from sweeps.results import Estimate
 from sweeps.search.planner import Foresight, Planner
 from sweeps.search.steps import Purpose, Step
@@ -32,6 +33,7 @@ def test_a_trial_is_predicted_before_it_starts_and_once(tmp_path: Path) -> None:
     assert data["emulated"] is True
     assert row["variant"] == DRAFT.variant
     assert row["predicted"]["low"] < row["predicted"]["value"] < row["predicted"]["high"]
+    assert predicted_rates(path) == {1: Interval(**row["predicted"])}
     again = Foretelling(path, planner, emulated=True)
     measured = host.trial(1, Step(DRAFT, Purpose.SEARCH, ""))
     assert again.disagreement(measured) == ""

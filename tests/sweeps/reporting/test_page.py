@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from sweeps.intervals import Interval
 from sweeps.limits import Limit
 from sweeps.reporting.cache import Answered
 from sweeps.reporting.page import Beside, page
@@ -59,6 +60,7 @@ def made_page(story: Story | None = None) -> str:
     beside = Beside(
         answers={1: answers},
         clock_scales={"local": 1.0},
+        predicted={0: Interval(81, 70, 92), 1: Interval(60, 55, 65)},
         facts=[("host local", [("GPUs", "8 x <fast>")])],
         spools={n: f"sweeps/t-1/trials/{n:04d}/spool.jsonl" for n in range(15)},
     )
@@ -111,7 +113,8 @@ def test_every_section_is_there_in_the_order_of_answer_why_and_what_it_does_not_
 ) -> None:
     wanted = [
         "answer", "break-even", "cycles", "surfaces", "importance", "concurrency", "trade-offs",
-        "cache", "history", "hours", "failures", "settings", "facts", "not-shown", "trials",
+        "cache", "foretold", "history", "hours", "failures", "settings", "facts", "not-shown",
+        "trials",
     ]  # fmt: skip
     assert re.findall(r'<section id="([\w-]+)"', text) == wanted
 
@@ -146,6 +149,13 @@ def test_failures_come_with_hints_and_limits_are_told(text: str) -> None:
     assert "oom load" in text
     assert "less" in text
     assert "decode_tok_s at most 89 tok/s" in text
+
+
+def test_predictions_stand_beside_what_was_measured_and_disagreement_is_named(text: str) -> None:
+    part = text[text.index('id="foretold"') : text.index('id="history"')]
+    assert "EMULATED In the median it was" in part
+    assert "Beyond both intervals: trial 1 (NGRAM" in part
+    assert "the measurement counts" in part
 
 
 def test_emulated_is_in_the_title_the_banner_each_chart_and_each_caption(text: str) -> None:
