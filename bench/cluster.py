@@ -3,6 +3,8 @@
 The hosts are network namespaces of this machine with sshd of their own, and emulated 8-GPU servers
 in them; the sweep runs as a user starts it, `sweep --hosts`. Needs root, sshd and iproute2.
 
+`--quick` is one small sweep on two hosts.
+
 - `makespan`: from the first trial handed out to the last end, in the hosts' seconds. The hosts run
   faster than life, so what the platform costs weighs that many times more than on real ones.
 - `placement`: wall seconds of a trial that are neither its own phases nor another trial's: from the
@@ -59,7 +61,7 @@ sweep = Sweep(
     sampler="random",
 )
 """
-_NAMES = ("one_host", "two_hosts", "three_hosts")
+_NAMES = {1: "one_host", 2: "two_hosts", 3: "three_hosts"}
 _LINE = re.compile(r"^(?P<at>\S+ \S+) \S+ \S+ sweep=\S+ trial=(?P<trial>\S+) (?P<what>\w+)")
 
 
@@ -80,18 +82,19 @@ def measure(quick: bool) -> Figures:
     if os.getuid() != 0:
         sys.exit("bench/cluster.py makes network namespaces: run it as root")
     scale, trials = (QUICK_TIME_SCALE, QUICK_TRIALS) if quick else (TIME_SCALE, TRIALS)
+    names = {2: _NAMES[2]} if quick else _NAMES
     figures: dict[str, float] = {}
     with lan() as net:
-        for count, name in enumerate(_NAMES[: 2 if quick else 3], 1):
+        for count, name in names.items():
             with _sweep(net, GPU_HOSTS[:count], trials, scale) as (process, state):
                 _await_end(process)
                 figures |= _makespan(name, _trials(state), scale)
-        if not quick:
-            figures["requeue_s"] = _requeue_s(net, scale)
-    for name in _NAMES[1 : 2 if quick else 3]:
-        figures[f"{name}_over_one_ratio"] = (
-            figures[f"{name}_makespan_host_s"] / figures["one_host_makespan_host_s"]
-        )
+        if quick:
+            return figures
+        figures["requeue_s"] = _requeue_s(net, scale)
+    one_host_s = figures["one_host_makespan_host_s"]
+    for name in ("two_hosts", "three_hosts"):
+        figures[f"{name}_over_one_ratio"] = figures[f"{name}_makespan_host_s"] / one_host_s
     return figures
 
 

@@ -2,21 +2,29 @@
 
 import json
 import math
+import os
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(path.stem for path in (ROOT / "bench").glob("*.py"))
 OF_FAULTS = ("faults", "kill_matrix", "launches", "remote")
 """Those that end or cut something again and again; they are dear, and a file of their own."""
 
+NEED_ROOT = ("cluster",)
+"""Those that make network namespaces."""
+
 
 @cache
 def report_of(name: str) -> dict[str, Any]:
     """Return what a program prints."""
+    if name in NEED_ROOT and os.getuid() != 0:
+        pytest.skip("network namespaces need root")
     done = subprocess.run(
         [sys.executable, f"bench/{name}.py", "--quick", "--json"],
         cwd=ROOT, capture_output=True, text=True, timeout=550, check=False,

@@ -78,3 +78,19 @@ def test_the_planner_holds_a_good_configuration_sooner_than_random_draws() -> No
     assert figures["ours_good_stopped_ratio"] < 0.1
     assert abs(figures["ours_gain_error_ratio"]) < 0.1
     assert figures["suggestion_after_200_trials_s"] > 0
+
+
+def test_decisions_do_not_grow_with_trials_and_hosts() -> None:
+    figures = figures_of("scheduling")
+    assert figures["random_trials_count"] >= 400
+    for what in ("decide", "progress", "take"):
+        assert figures[f"random_{what}_late_ms"] < 4 * figures[f"random_{what}_ms"] + 1
+        assert figures[f"random_{what}_ms"] < 50
+    assert figures["memory_peak_bytes"] < 2e9
+
+
+def test_two_hosts_share_a_sweep() -> None:
+    figures = figures_of("cluster")
+    assert figures["two_hosts_trials_count"] >= 4
+    assert figures["two_hosts_makespan_host_s"] > figures["two_hosts_trial_host_s"]
+    assert figures["two_hosts_placement_min_s"] > 0
