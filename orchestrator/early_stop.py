@@ -49,7 +49,10 @@ class _Spread:
     assumed: float
     least_blocks: int
     running: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    found: list[float] = field(default_factory=list)
+    count: int = 0
+    """Of trials that taught it."""
+    squares: float = 0.0
+    """Of their coefficients, summed up: a look costs the same however many there were."""
 
     def see(self, trial: str, blocks: tuple[float, ...]) -> None:
         if blocks:
@@ -59,13 +62,14 @@ class _Spread:
         """Learn from a trial that has ended; one that was cut off would teach a selection."""
         blocks = self.running.pop(trial, ())
         if whole and len(blocks) >= self.least_blocks and fmean(blocks) > 0:
-            self.found.append(stdev(blocks) / fmean(blocks))
+            self.count += 1
+            self.squares += (stdev(blocks) / fmean(blocks)) ** 2
 
     @property
     def cv(self) -> float:
-        if len(self.found) < _TRIALS_FOR_CV:
+        if self.count < _TRIALS_FOR_CV:
             return self.assumed
-        pooled = math.sqrt(fmean(cv * cv for cv in self.found))
+        pooled = math.sqrt(self.squares / self.count)
         return max(_LEAST_CV[self.assumed], pooled)
 
 
