@@ -186,14 +186,17 @@ class _Left:
 
     closed: Mapping[str, Sequence[TrialResult]]
 
-    def tell(self, tracker: MlflowWriter, state: State) -> None:
-        """Have the tracker close them too, and remember that these sweeps are dead."""
+    def tell(self, tracker: MlflowWriter, state: State, taken_up: str) -> None:
+        """Have the tracker close them too, and remember that these sweeps are dead.
+
+        But for the one that is taken up, which runs again: its driver, too, may be killed.
+        """
         tracker.close_stale(list(self.closed))
         for sweep_id, results in self.closed.items():
             for result in results:
                 tracker.trial_ended(result, state.trial_folder(sweep_id, result.number))
             card = state.card(sweep_id)
-            if card.get("status") == "running":
+            if card.get("status") == "running" and sweep_id != taken_up:
                 state.write_card(sweep_id, {**card, "status": "interrupted"})
 
 
@@ -245,7 +248,7 @@ def _driven(
         outbox_path=state.outbox_path(sweep_id),
         earlier=state.unsent_outboxes(but=sweep_id),
     )
-    left.tell(tracker, state)
+    left.tell(tracker, state, sweep_id)
     results = state.results(sweep_id)
     health = SweepHealth(sweep, len(results))
     hosts = [KnownHost(name, found.version, found.machine) for name, found in facts.items()]

@@ -369,6 +369,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "O-65": (  # trials that run for ever in the study
         "tests/orchestrator/test_continuing.py::"
         "test_a_trial_that_a_kill_cut_off_counts_as_what_it_is",
+        "tests/e2e/test_ray_sweep.py::test_a_driver_that_is_killed_twice_is_found_dead_twice",
         "tests/orchestrator/search/test_study.py::"
         "test_a_resumed_search_repeats_nothing_and_takes_up_what_was_cut_off",
     ),

@@ -12,7 +12,7 @@ import psutil
 
 from faulting.place import Place
 from faulting.tracker import TrackerServer
-from infra.reaper import by_trial
+from infra.reaper import GUARD_TAG, by_trial
 
 LEAST_STOP_S, MOST_STOP_S = 0.1, 2.0
 
@@ -86,23 +86,14 @@ def _servers(scene: Scene) -> Sequence[int]:
 
 
 def _guards(scene: Scene) -> Sequence[int]:
-    """A guard is the parent of a server's root, and carries no tag that would have it reaped."""
-    tagged = {one.pid for one in _tagged(scene)}
-    return sorted({_parent(pid) for pid in tagged} - tagged - {0, 1, scene.driver_pid})
+    return [one.pid for one in _tagged(scene) if _is_guard(one)]
 
 
 def _is_guard(process: psutil.Process) -> bool:
     try:
-        return any(word.endswith("guard.py") or word == "infra.guard" for word in process.cmdline())
+        return GUARD_TAG in process.environ()
     except psutil.Error:
         return False
-
-
-def _parent(pid: int) -> int:
-    try:
-        return psutil.Process(pid).ppid()
-    except psutil.Error:
-        return 0
 
 
 def _named(scene: Scene, words: Sequence[str]) -> Sequence[int]:

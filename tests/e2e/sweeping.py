@@ -103,6 +103,14 @@ def wait_for_line(folder: Path, words: str) -> None:
     raise AssertionError(f"no driver logged {words}")
 
 
+def wait_for_trial(folder: Path, number: int) -> None:
+    """Wait until a trial has begun to write its spool."""
+    end_s = time.monotonic() + DEADLINE_S
+    while not list(folder.glob(f".sweeps/sweeps/*/trials/{number:04d}/plan.json")):
+        assert time.monotonic() < end_s, f"trial {number} did not begin"
+        time.sleep(0.05)
+
+
 def wait_until_nothing_is_left(folder: Path, port: int) -> None:
     """Wait until no process of the folder's sweeps lives and the port can be bound."""
     ours = set(State(folder / ".sweeps").sweep_ids())

@@ -15,6 +15,7 @@ from tests.e2e.sweeping import (
     trials,
     wait_for_line,
     wait_for_phase,
+    wait_for_trial,
     wait_until_nothing_is_left,
     write_space,
 )
@@ -107,3 +108,18 @@ def test_a_killed_driver_leaves_no_server_and_its_sweep_resumes(tmp_path: Path) 
     assert len(measured) == 2
     assert len(set(measured)) == 2
     assert len({row["sweep"] for row in rows}) == 1
+
+
+def test_a_driver_that_is_killed_twice_is_found_dead_twice(tmp_path: Path) -> None:
+    write_space(tmp_path, "twice", trials=1, max_tokens=60_000)
+    state = State(tmp_path / ".sweeps")
+    for start in range(2):
+        with started(tmp_path, "sweep", "twice.py", "--driver", "serial") as process:
+            wait_for_trial(tmp_path, start)
+            (sweep_id,) = state.sweep_ids()
+            assert state.card(sweep_id)["status"] == "running"
+            process.kill()
+            process.wait(timeout=60)
+    told = run(tmp_path, "sweep", "twice.py", "--driver", "simulated").stdout
+    assert "its driver was killed" in told
+    assert [row["outcome"] for row in trials(tmp_path)] == ["cancelled", "cancelled", "measured"]
