@@ -27,12 +27,12 @@ from faulting.strikes import SIGNALS, Strike, Target
 from faulting.tracker import TrackerServer
 from reporting.program import Figures, run_counted
 
-KILLS, QUICK_KILLS = 500, 16
+KILLS, QUICK_KILLS = 500, 8
 CUTS_SHARE = 0.4
 """Power cuts for each kill: 200 for 500."""
 QUICK_CUTS = 2
 KILLS_A_SWEEP = 8
-QUICK_KILLS_A_SWEEP = 16
+QUICK_KILLS_A_SWEEP = 8
 TRIALS = 8
 RAY_EVERY, TRACKER_EVERY = 4, 3
 """Which rounds run under Ray, and which have an MLflow server that may be hit."""
