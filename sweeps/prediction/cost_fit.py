@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sweeps.config import Config
 from sweeps.intervals import Interval
@@ -198,17 +199,27 @@ class CostFit:
 
     def _system(self, jumps: Sequence[float]) -> tuple[Floats, Floats]:
         """Return the rows of data and expectations, for a place of each curve's jump."""
-        rows, wanted = [], []
-        for one in self._used:
-            row = np.array(self._row(one.work))
-            place = self._places[self.bold(one.work.serving)]
-            row[3 * place + 2] = float(one.work.tokens > jumps[place])
-            units = one.cycle_ms / self.unit_ms / math.exp(self._small.cost(one.work))
-            scale = math.hypot(one.spread_fraction, self._small.spread(one.work)) * units
-            rows.append(row / scale)
-            wanted.append(units / scale)
+        data, units, scales, places, tokens = self._data
+        rows = data.copy()
+        jumped = tokens > np.array(jumps)[places]
+        rows[np.arange(len(places)), 3 * places + 2] = jumped / scales
         expected, values = self._expected
-        return np.vstack([*rows, expected]), np.array([*wanted, *values])
+        return np.vstack([rows, expected]), np.concatenate([units / scales, values])
+
+    @cached_property
+    def _data(self) -> tuple[Floats, Floats, Floats, NDArray[np.intp], Floats]:
+        """Rows of the data but for their jumps, each divided by its spread; what was measured, in
+        plain steps; the spreads; and the curve and the tokens of each."""
+        works = [one.work for one in self._used]
+        costs = np.array([self._small.cost(work) for work in works])
+        units = np.exp(self._logs - costs) / self.unit_ms
+        own = np.array([self._small.spread(work) for work in works])
+        scales = np.hypot([one.spread_fraction for one in self._used], own) * units
+        columns = 3 * len(self._places) + len(_SHARED)
+        rows = np.array([self._row(work) for work in works]).reshape(len(works), columns)
+        places = np.array([self._places[self.bold(work.serving)] for work in works], dtype=np.intp)
+        tokens = np.array([float(work.tokens) for work in works])
+        return rows / scales[:, None], units, scales, places, tokens
 
     @cached_property
     def _chances(self) -> Floats:
