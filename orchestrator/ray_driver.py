@@ -80,12 +80,14 @@ def drive(
     _RUNS[run.sweep_id] = run
     # Ray's own progress and its advice on files that we do not let it write.
     logging.getLogger("ray").setLevel(logging.ERROR)
+    # In the main thread Ray would put a SIGTERM handler of its own in place. The kernel ends Ray's
+    # processes with the thread that started them, so this one lives as long as they shall.
+    starter = ThreadPoolExecutor(1, "ray starter")
     try:
         logger.info("sweep=%s Ray starts", run.sweep_id)
         if cluster is None:
-            with interrupts.held(), ThreadPoolExecutor(1) as pool:
-                # In the main thread Ray would put a SIGTERM handler of its own in place.
-                pool.submit(_init_here, run.sweep.hosts).result()
+            with interrupts.held():
+                starter.submit(_init_here, run.sweep.hosts).result()
         else:
             _CLUSTERS[run.sweep_id] = cluster
         logger.info("sweep=%s Ray is up", run.sweep_id)
@@ -98,6 +100,7 @@ def drive(
         logger.info("sweep=%s Ray ends", run.sweep_id)
         if cluster is None:
             ray.shutdown()
+        starter.shutdown()
         del _RUNS[run.sweep_id]
         _CLUSTERS.pop(run.sweep_id, None)
         _ENDING.discard(run.sweep_id)
