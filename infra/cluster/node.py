@@ -66,7 +66,7 @@ class ClusterNode:
             f"/tmp/orr-{self.entry.name[:16]}",
         )  # fmt: skip
         self._process = self.remote.start(
-            words,
+            [python, "-m", "infra.cluster.node_watch", head.address, *words],
             {**VARIABLES, "PATH": "/usr/local/bin:/usr/bin:/bin"},
             hidden={TOKEN_VARIABLE: head.token},
             log_path=f"{root}/ray-node.log",

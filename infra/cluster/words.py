@@ -17,8 +17,6 @@ VARIABLES: Mapping[str, str] = {
     "RAY_health_check_period_ms": "2000",
     "RAY_health_check_timeout_ms": "6000",
     "RAY_health_check_failure_threshold": "3",
-    # A host that no longer reaches the head ends its node by itself, after 60 s if we said nothing.
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
 }
 
 _PROGRAM = ("-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats")

@@ -49,7 +49,7 @@ LIMIT_S = 400.0
 
 
 NODE_ENDS_S = 90.0
-"""Since the head is gone; Ray needs 30."""
+"""Since the head is gone, on a busy machine: the watcher asks for 10 s, and Ray ends in a few."""
 
 
 def _wait(
