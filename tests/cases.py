@@ -282,7 +282,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "tests/infra/ssh/test_remote_host.py::"
         "test_a_lost_network_ends_the_server_and_the_host_is_proved_clean_afterwards",
         "tests/e2e/test_cluster.py::"
-        "test_an_ended_driver_leaves_nothing_and_its_sweep_resumes_with_the_same_command",
+        "test_a_killed_driver_leaves_nothing_and_its_sweep_resumes_with_the_same_command",
     ),
     "O-49": (  # what was started there dies with the session
         "tests/orchestrator/remote/test_sweep_on_host.py::"

@@ -2,29 +2,25 @@
 
 import json
 import math
-import os
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(path.stem for path in (ROOT / "bench").glob("*.py"))
-OF_FAULTS = ("faults", "kill_matrix", "launches", "remote")
+OF_FAULTS = ("faults", "kill_matrix", "launches")
 """Those that end or cut something again and again; they are dear, and a file of their own."""
 
-NEED_ROOT = ("cluster",)
-"""Those that make network namespaces."""
+DEAR = ("cluster", "remote", "replay")
+"""Those that only say here what they would measure: tests of their own run the same parts, several
+hosts in tests/e2e, cut links in tests/orchestrator/remote, the real drafter in tests/contracts."""
 
 
 @cache
 def report_of(name: str) -> dict[str, Any]:
     """Return what a program prints."""
-    if name in NEED_ROOT and os.getuid() != 0:
-        pytest.skip("network namespaces need root")
     done = subprocess.run(
         [sys.executable, f"bench/{name}.py", "--quick", "--json"],
         cwd=ROOT, capture_output=True, text=True, timeout=550, check=False,
@@ -52,3 +48,13 @@ def check_report(name: str) -> None:
         assert isinstance(value, int | float), figure
         assert math.isfinite(value), figure
         assert "_" in figure, "a figure's name ends in its unit"
+
+
+def help_of(name: str) -> str:
+    """Return what a program says of itself."""
+    done = subprocess.run(
+        [sys.executable, f"bench/{name}.py", "--help"],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout

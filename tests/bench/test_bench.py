@@ -2,16 +2,21 @@
 
 import pytest
 
-from tests.bench.programs import OF_FAULTS, PROGRAMS, check_report, figures_of
+from tests.bench.programs import DEAR, OF_FAULTS, PROGRAMS, check_report, figures_of, help_of
 
 MOST_CHECK_TO_HELP = 5.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in OF_FAULTS])
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in (*OF_FAULTS, *DEAR)])
 def test_a_program_prints_finite_figures_with_their_units(name: str) -> None:
     check_report(name)
+
+
+@pytest.mark.parametrize("name", DEAR)
+def test_a_dear_program_says_what_it_would_measure(name: str) -> None:
+    assert "--quick" in help_of(name)
 
 
 def test_check_answers_nearly_as_fast_as_help() -> None:
@@ -87,10 +92,3 @@ def test_decisions_do_not_grow_with_trials_and_hosts() -> None:
         assert figures[f"random_{what}_late_ms"] < 4 * figures[f"random_{what}_ms"] + 1
         assert figures[f"random_{what}_ms"] < 50
     assert figures["memory_peak_bytes"] < 2e9
-
-
-def test_two_hosts_share_a_sweep() -> None:
-    figures = figures_of("cluster")
-    assert figures["two_hosts_trials_count"] >= 4
-    assert figures["two_hosts_makespan_host_s"] > figures["two_hosts_trial_host_s"]
-    assert figures["two_hosts_placement_min_s"] > 0
