@@ -19,6 +19,8 @@ from sweeps.sweep import Sweep
 from tests.orchestrator.search.ready import study_file
 from tests.sweeps.makers import SMALL, result
 
+pytestmark = pytest.mark.slow
+
 
 def _left(folder: Path, sweep: Sweep = SMALL) -> list[TrialResult]:
     """Run three trials and return their ends."""

@@ -23,6 +23,8 @@ from sweeps.sweep import FACTORISED, SAMPLERS, Sweep
 from tests.orchestrator.search.ready import study_file
 from tests.sweeps.makers import SMALL, estimate, result
 
+pytestmark = pytest.mark.slow
+
 
 def _search(folder: Path, sweep: Sweep = SMALL) -> StudySearch:
     return StudySearch(sweep, study_file(folder), "s")
