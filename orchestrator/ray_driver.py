@@ -91,10 +91,11 @@ def drive(
         else:
             _CLUSTERS[run.sweep_id] = cluster
         logger.info("sweep=%s Ray is up", run.sweep_id)
-        run.settle()
-        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-        with interrupts.first_told_to(lambda: _end_tune(run.sweep_id)):
-            _tuner(run, state).fit()
+        with interrupts.heard():  # Ray has put a SIGTERM handler below Python's in place
+            run.settle()
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+            with interrupts.first_told_to(lambda: _end_tune(run.sweep_id)):
+                _tuner(run, state).fit()
     finally:
         _collect(run)
         logger.info("sweep=%s Ray ends", run.sweep_id)
