@@ -52,8 +52,13 @@ class Desk:
         return self.folder / ".sweeps/fetched" / self.node.name
 
     def space(self, name: str, trials: int) -> str:
-        """Write a space file; return its name."""
-        return write_space(self.folder, name, trials=trials).name
+        """Write a space file whose sweep makes all its trials; return its name."""
+        path = write_space(self.folder, name, trials=trials)
+        text = path.read_text()
+        path.write_text(
+            text.replace("early_stopping=False", 'early_stopping=False, sampler="random"')
+        )
+        return path.name
 
     def run(self, *words: str, env: Mapping[str, str] | None = None) -> tuple[int, str]:
         """Type a command; return its code and all that it printed."""
