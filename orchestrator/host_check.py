@@ -112,6 +112,13 @@ def load_probed(
     return prepare(settled, space_file, choice), {facts.host: facts for _, facts in found}
 
 
+def with_folder(host: HostSpec, state: State) -> HostSpec:
+    """Give an emulated host its memory from server to server."""
+    if host.elsewhere or not host.emulated:
+        return host
+    return replace(host, folder=str(state.host_folder(host.name)))
+
+
 def expression_problems(sweep: Sweep, facts: HostFacts) -> list[Problem]:
     """List the settings of a sweep that the SGLang of a host cannot express."""
     values, version = sweep.all_values(), facts.version

@@ -1,7 +1,7 @@
 """Screens the communication settings of a space on its hosts, without a server or a model."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.allreduce.probe import AllReduceProbe
@@ -12,7 +12,7 @@ from infra.local_host import LocalHost
 from infra.probing.facts import HostFacts
 from orchestrator.choices import HostChoice
 from orchestrator.files import read_json, write_json
-from orchestrator.host_check import load_probed
+from orchestrator.host_check import load_probed, with_folder
 from orchestrator.host_locks import hosts_locked
 from orchestrator.refusals import bad_option, locked
 from orchestrator.state import State, new_sweep_id
@@ -121,7 +121,7 @@ def _screen_host(
     tell: Callable[[HostSpec, Screened, int], None],
 ) -> Screening:
     folder = state.host_folder(host.name)
-    spec = replace(host, folder=str(folder)) if host.emulated else host
+    spec = with_folder(host, state)
     clock, machine = ScaledClock(host.clock_scale), LocalHost()
     premises = LocalPremises(machine, gpu_view(spec), clock, name=host.name, gpu_indices=set())
     probe = AllReduceProbe(

@@ -26,7 +26,7 @@ from orchestrator.exit_codes import DONE, INTERRUPTED, NO_TRIAL
 from orchestrator.foretelling import LateAccepts
 from orchestrator.goals import ranking_of
 from orchestrator.health import RETRYABLE, SweepHealth
-from orchestrator.host_check import load_probed
+from orchestrator.host_check import load_probed, with_folder
 from orchestrator.host_locks import hosts_locked
 from orchestrator.interrupted import close_interrupted, close_open
 from orchestrator.pages import print_summary
@@ -52,7 +52,6 @@ from orchestrator.upkeep import clear_leftovers, tell_removed
 from orchestrator.watchdog import watched
 from sweeps.again import to_try_again
 from sweeps.definition import definition
-from sweeps.hosts import HostSpec
 from sweeps.problems import BadInputError, Problem
 from sweeps.results import TrialResult
 from sweeps.sweep import Sweep
@@ -134,7 +133,7 @@ def _run_sweep(
             _log_to(state.sweep_folder(sweep_id) / "driver.log")
             if cluster is not None:
                 cluster.occupy(facts, owner_text(sweep_id, state.root), state.sweep_ids())
-            hosts = [_with_folder(host, state) for host in sweep.hosts]
+            hosts = [with_folder(host, state) for host in sweep.hosts]
             ready = replace(sweep, hosts=hosts)
             # A sweep that was sent is shown where it was sent from.
             mover = Mover(driver, cluster)
@@ -147,13 +146,6 @@ def _run_sweep(
     if status == "interrupted":
         return INTERRUPTED
     return DONE if ranking.best is not None else NO_TRIAL
-
-
-def _with_folder(host: HostSpec, state: State) -> HostSpec:
-    """Give an emulated host its memory from server to server."""
-    if host.elsewhere or not host.emulated:
-        return host
-    return replace(host, folder=str(state.host_folder(host.name)))
 
 
 def _refuse_simulation(sweep: Sweep, space_file: Path) -> None:
@@ -212,7 +204,7 @@ def _drive(
     chosen: Chosen,
     sweep: Sweep,
     state: State,
-    mover: "Mover",
+    mover: Mover,
     facts: Mapping[str, HostFacts],
     left: _Left,
     told: _Told,
@@ -234,7 +226,7 @@ def _driven(
     chosen: Chosen,
     sweep: Sweep,
     state: State,
-    mover: "Mover",
+    mover: Mover,
     facts: Mapping[str, HostFacts],
     left: _Left,
     told: _Told,
@@ -268,7 +260,7 @@ def _driven(
 
 
 def run_given(
-    sweep_id: str, sweep: Sweep, state: State, mover: "Mover", facts: Mapping[str, HostFacts],
+    sweep_id: str, sweep: Sweep, state: State, mover: Mover, facts: Mapping[str, HostFacts],
     card: Mapping[str, object], search: RepeatingSearch,
 ) -> tuple[str, SweepRun]:  # fmt: skip
     """Run a small sweep whose trials are all given, and return how it ended.
@@ -285,7 +277,7 @@ def run_given(
         _log_to(state.sweep_folder(sweep_id) / "driver.log")
         if mover.cluster is not None:
             mover.cluster.occupy(facts, owner_text(sweep_id, state.root), state.sweep_ids())
-        hosts = [_with_folder(host, state) for host in sweep.hosts]
+        hosts = [with_folder(host, state) for host in sweep.hosts]
         tracker = JsonlTracker(state.sweep_folder(sweep_id) / "events.jsonl")
         attendants = Attendants(tracker, [follower_for(Console(stderr=True))])
         fingerprints = {name: found.fingerprint for name, found in facts.items()}
@@ -299,7 +291,7 @@ def run_given(
 
 
 def _to_the_end(
-    run: SweepRun, state: State, mover: "Mover", tracker: Tracker, interrupts: Interrupts
+    run: SweepRun, state: State, mover: Mover, tracker: Tracker, interrupts: Interrupts
 ) -> str:
     run.start()
     status = "failed"
@@ -344,7 +336,7 @@ def _accepts(sweep: Sweep, state: State) -> LateAccepts:
     )
 
 
-def _run_driver(run: SweepRun, state: State, mover: "Mover", interrupts: Interrupts) -> None:
+def _run_driver(run: SweepRun, state: State, mover: Mover, interrupts: Interrupts) -> None:
     match mover.driver:
         case Driver.RAY:
             from orchestrator import ray_driver

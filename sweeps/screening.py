@@ -7,7 +7,7 @@ that hang; it does not say how much faster a server becomes, since a step is mor
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sweeps.config import Config
 from sweeps.search.roles import Role, role_of
@@ -46,15 +46,9 @@ class Screened:
         """Return plain data, for JSON."""
         return {
             "setting": dict(self.setting),
-            "reductions": [
-                {
-                    "size_bytes": r.size_bytes, "median_us": r.median_us, "low_us": r.low_us,
-                    "high_us": r.high_us, "count": r.count,
-                }
-                for r in self.reductions
-            ],
+            "reductions": [asdict(reduction) for reduction in self.reductions],
             "trouble": self.trouble,
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_data(cls, data: Mapping[str, object]) -> "Screened":

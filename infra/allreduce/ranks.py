@@ -19,7 +19,7 @@ from typing import Any
 
 BATCH = 20
 WARM_UP_ROUNDS = 5
-LEAST_ROUNDS_WAIT_S = 600
+RANKS_WAIT_S = 600.0
 
 
 def main(words: list[str]) -> int:
@@ -37,7 +37,7 @@ def main(words: list[str]) -> int:
             )
             for one in range(world)
         ]
-        codes = [one.wait(LEAST_ROUNDS_WAIT_S) for one in ranks]
+        codes = [one.wait(RANKS_WAIT_S) for one in ranks]
     return max(map(abs, codes))
 
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from infra.allreduce.ranks import BATCH
 from infra.clock import ScaledClock
 from infra.emulated.arguments import EXIT_USAGE, EmulationError, parse, read_emulation
 from infra.emulated.cost import all_reduce_us
@@ -21,7 +22,6 @@ from infra.emulated.settings import make_settings
 from infra.emulated.truth import BYTES_PER_ELEMENT, HIDDEN_WIDTH
 
 HANG_LIMIT_S = 3600.0
-BATCH = 20
 
 
 def main(words: Sequence[str], environment: Mapping[str, str]) -> int:

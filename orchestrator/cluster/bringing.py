@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,6 @@ from infra.cluster.words import TOKEN_VARIABLE, VARIABLES, new_token
 from infra.host import HostError
 from infra.inventory import HostEntry, load_inventory
 from infra.local_host import LocalHost
-from infra.remote import RemoteError
 from infra.ssh.config import route
 from infra.ssh.remote import SshRemote
 from orchestrator.choices import ClusterChoice
@@ -32,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 JOIN_S = 180.0
 """Wall seconds for all hosts to be in the cluster."""
-CHECK_S = 90.0
+CALL_S = 90.0
+"""Wall seconds for what is done on all hosts at once."""
 _LOOK_S = 0.5
 _STATE_THERE = ".orchestrator/state"
 
@@ -70,13 +70,13 @@ def _over_ssh(choice: ClusterChoice, state: State, mark: str) -> Iterator["Clust
                 raise _indirect(entry, inventory.source)
             remote = stack.enter_context(closing(SshRemote(entry.name, hops)))
             nodes.append(ClusterNode(entry, remote, hops[-1].address))
-        _check(nodes, inventory.source)
+        _on_all(nodes, _refuse_differences)
         _set_token(token := new_token())
         own = own_address_towards(nodes[0].address)
         log_path = state.root.absolute() / "ray-head.log"
         head = stack.enter_context(head_here(LocalHost(), own, token, mark, log_path))
         stack.callback(_all_leave, nodes)
-        _all_join(nodes, head)
+        _on_all(nodes, lambda node: node.join(head))
         yield stack.enter_context(_joined(nodes, head))
 
 
@@ -97,12 +97,9 @@ def _joined(nodes: Sequence[ClusterNode], head: Head) -> Iterator["Cluster"]:
             if not node.is_up():
                 node.join(head)
 
-        cluster = Cluster(head.address, offers, ray_nodes.nodes_by_host, revive)
-        cluster.open()
-        try:
+        with closing(Cluster(offers, ray_nodes.nodes_by_host, revive)) as cluster:
+            cluster.open()
             yield cluster
-        finally:
-            cluster.close()
     finally:
         ray_nodes.disconnect()
 
@@ -131,12 +128,9 @@ def _existing(address: str) -> Iterator["Cluster"]:
             name: Offer(HostSpec(name=name, gpus=node.gpus), str(Path("~") / _STATE_THERE))
             for name, node in found.items()
         }
-        cluster = Cluster(address, offers, ray_nodes.nodes_with_gpus)
-        cluster.open()
-        try:
+        with closing(Cluster(offers, ray_nodes.nodes_with_gpus)) as cluster:
+            cluster.open()
             yield cluster
-        finally:
-            cluster.close()
     finally:
         ray_nodes.disconnect()
 
@@ -157,22 +151,24 @@ def _indirect(entry: HostEntry, source: str) -> BadInputError:
     return BadInputError(source, [Problem(f"hosts.{entry.name}.jump", entry.address, why, mend)])
 
 
-def _check(nodes: Sequence[ClusterNode], source: str) -> None:
-    """See that all can be reached and have what is here; all troubles are told at once."""
+def _refuse_differences(node: ClusterNode) -> None:
+    if different := node.differences():
+        raise NotLentError("; ".join(different))
 
-    def differences(node: ClusterNode) -> list[str]:
+
+def _on_all(nodes: Sequence[ClusterNode], do: Callable[[ClusterNode], None]) -> None:
+    """Do it on all nodes at once. Raises NotLentError that tells the troubles of all."""
+
+    def trouble(node: ClusterNode) -> str:
         try:
-            return node.differences()
-        except RemoteError as error:
-            return [str(error)]
+            do(node)
+        except HostError as error:
+            return str(error)
+        return ""
 
-    late = [[f"no answer within {CHECK_S:g} s"] for _ in nodes]
-    found = in_parallel([partial(differences, node) for node in nodes], late, CHECK_S)
-    told = [
-        f"host {node.entry.name}: {'; '.join(trouble)}"
-        for node, trouble in zip(nodes, found, strict=True)
-        if trouble
-    ]
+    late = [f"no answer within {CALL_S:g} s" for _ in nodes]
+    found = in_parallel([partial(trouble, node) for node in nodes], late, CALL_S)
+    told = [f"host {n.entry.name}: {why}" for n, why in zip(nodes, found, strict=True) if why]
     if told:
         raise NotLentError("\n".join(told))
 
@@ -182,26 +178,11 @@ def _set_token(token: str) -> None:
     os.environ[TOKEN_VARIABLE] = token
 
 
-def _all_join(nodes: Sequence[ClusterNode], head: Head) -> None:
-    def join(node: ClusterNode) -> str:
-        try:
-            node.join(head)
-        except RemoteError as error:
-            return str(error)
-        return ""
-
-    late = ["it could not be started in time" for _ in nodes]
-    found = in_parallel([partial(join, node) for node in nodes], late, CHECK_S)
-    told = [f"host {n.entry.name}: {why}" for n, why in zip(nodes, found, strict=True) if why]
-    if told:
-        raise NotLentError("\n".join(told))
-
-
-def _await_all(nodes: Sequence[ClusterNode], look: Callable[[], object]) -> None:
+def _await_all(nodes: Sequence[ClusterNode], look: Callable[[], Iterable[str]]) -> None:
     until_s = time.monotonic() + JOIN_S
     missing = {node.entry.name for node in nodes}
     while missing and time.monotonic() < until_s:
-        missing -= set(look())  # type: ignore[call-overload] # a mapping by names
+        missing.difference_update(look())
         time.sleep(_LOOK_S if missing else 0.0)
     if missing:
         names = ", ".join(sorted(missing))
@@ -212,4 +193,4 @@ def _await_all(nodes: Sequence[ClusterNode], look: Callable[[], object]) -> None
 
 
 def _all_leave(nodes: Sequence[ClusterNode]) -> None:
-    in_parallel([partial(node.leave) for node in nodes], [None for _ in nodes], CHECK_S)
+    in_parallel([partial(node.leave) for node in nodes], [None for _ in nodes], CALL_S)

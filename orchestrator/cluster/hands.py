@@ -14,7 +14,6 @@ from infra import reaper
 from infra.gpus import count_gpus
 from infra.host_lock import host_lock
 from infra.leftovers import LeftoverKind, find_leftovers, remove
-from infra.own_wheel import own_version
 from infra.probing.facts import HostFacts
 from infra.probing.probe import probe_host
 from orchestrator.choices import HostChoice
@@ -42,10 +41,6 @@ class Hands:
         settled = replace(settled, folder=str(place) if settled.emulated else None)
         facts = probe_host(settled, place, model=Path(model) if model else None)
         return settled, facts
-
-    def version(self) -> str:
-        """Return which of ours runs here."""
-        return own_version()
 
     def take(self, names: Sequence[str], owner: str) -> None:
         """Hold GPUs for the sweep, while this actor lives. Raises HostInUseError."""

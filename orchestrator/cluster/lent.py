@@ -47,7 +47,6 @@ class _Loss:
 class Cluster:
     """Hosts that run trials elsewhere. Safe to use from several threads."""
 
-    address: str
     offers: Mapping[str, Offer]
     look: Callable[[], Mapping[str, Node]]
     revive: Revive | None = None
