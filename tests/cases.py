@@ -194,7 +194,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "tests/orchestrator/search/test_study.py::"
         "test_a_resumed_search_repeats_nothing_and_takes_up_what_was_cut_off",
         "tests/orchestrator/test_rebuild.py::test_the_study_is_made_again_as_it_was",
-        "tests/e2e/test_ray_sweep.py::test_a_killed_driver_leaves_no_server_and_its_sweep_resumes",
+        "tests/e2e/test_ray_sweep.py::test_a_driver_that_is_killed_twice_leaves_no_server_and_its_sweep_resumes",
         "tests/bench/test_faults.py::test_random_faults_lose_nothing_and_teach_nothing_wrong",
     ),
     "O-33": (  # NaN becomes the best
@@ -369,7 +369,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "O-65": (  # trials that run for ever in the study
         "tests/orchestrator/test_continuing.py::"
         "test_a_trial_that_a_kill_cut_off_counts_as_what_it_is",
-        "tests/e2e/test_ray_sweep.py::test_a_driver_that_is_killed_twice_is_found_dead_twice",
+        "tests/e2e/test_ray_sweep.py::test_a_driver_that_is_killed_twice_leaves_no_server_and_its_sweep_resumes",
         "tests/orchestrator/search/test_study.py::"
         "test_a_resumed_search_repeats_nothing_and_takes_up_what_was_cut_off",
     ),

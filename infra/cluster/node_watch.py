@@ -1,45 +1,53 @@
 """Runs a Ray node while its head is there: `python -m infra.cluster.node_watch HEAD WORDS...`.
 
 A node is detached from whoever started it, so that a cut link does not end it. Ray lets it live for
-more than a minute after its head is gone; this ends it sooner, by its process.
+more than a minute after its head is gone; this ends it sooner, by its processes.
 """
 
 import signal
 import socket
-import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
-from types import FrameType
+from contextlib import suppress
 
-REFUSED_S = 10.0
+import psutil
+
+REFUSED_S = 6.0
 """Wall seconds for which the head's machine says that nobody is there."""
 SILENT_S = 120.0
 """Wall seconds without any answer, as of a cut link."""
-KILL_AFTER_S = 15.0
+LEAVE_S, ORPHAN_S = 15.0, 2.0
+"""Wall seconds to end when asked: with a head to take leave of, and without, which Ray would wait
+for."""
 _LOOK_S = 2.0
+_KILLED_S = 5.0
 
 
 def main(words: Sequence[str]) -> int:
     """Run the node to its end; return its exit code."""
     head, *argv = words
+    told = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: told.set())
+    node = psutil.Popen(argv)
+    lost = _is_lost(head, node, told)
+    return _ended(node, ORPHAN_S if lost else LEAVE_S)
+
+
+def _is_lost(head: str, node: psutil.Popen, told: threading.Event) -> bool:
+    """Wait until the node ends, or is told to, or its head is gone; tell whether it was that."""
     address, _, port = head.rpartition(":")
-    node = subprocess.Popen(argv)
-
-    def end(number: int, frame: FrameType | None) -> None:
-        node.terminate()
-
-    signal.signal(signal.SIGTERM, end)
     heard_s = refused_s = time.monotonic()
-    while node.poll() is None:
+    while node.poll() is None and not told.is_set():
         answer = _ask(address, int(port))
         now_s = time.monotonic()
         heard_s = now_s if answer else heard_s
         refused_s = refused_s if answer is False else now_s
         if now_s - heard_s > SILENT_S or now_s - refused_s > REFUSED_S:
-            return _ended(node)
-        time.sleep(_LOOK_S)
-    return node.returncode or 0
+            return True
+        told.wait(_LOOK_S)
+    return False
 
 
 def _ask(address: str, port: int) -> bool | None:
@@ -53,13 +61,18 @@ def _ask(address: str, port: int) -> bool | None:
         return None
 
 
-def _ended(node: "subprocess.Popen[bytes]") -> int:
-    node.terminate()
-    try:
-        return node.wait(KILL_AFTER_S)
-    except subprocess.TimeoutExpired:
-        node.kill()
-        return node.wait()
+def _ended(node: psutil.Popen, patience_s: float) -> int:
+    """End all processes of the node; the guards of servers have left it, and end by themselves."""
+    tree: list[psutil.Process] = [node]
+    with suppress(psutil.NoSuchProcess):
+        tree += node.children(recursive=True)
+        node.terminate()
+    _, left = psutil.wait_procs(tree, patience_s)
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(left, _KILLED_S)
+    return int(node.returncode or 0)
 
 
 if __name__ == "__main__":

@@ -80,11 +80,12 @@ def trials(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def wait_for_phase(folder: Path, phase: str) -> int:
-    """Wait until a trial is in a phase; return the port of its server."""
+def wait_for_phase(folder: Path, phase: str, number: int = 0) -> int:
+    """Wait until a trial from `number` on is in a phase; return the port of its server."""
     end_s = time.monotonic() + DEADLINE_S
     while time.monotonic() < end_s:
-        for spool in folder.glob(".sweeps/sweeps/*/trials/*/spool.jsonl"):
+        spools = sorted(folder.glob(".sweeps/sweeps/*/trials/*/spool.jsonl"))
+        for spool in spools[number:]:
             if f'"phase": "{phase}"' in spool.read_text():
                 plan = json.loads((spool.parent / "plan.json").read_text())
                 return int(plan["url"].rsplit(":", 1)[1])
@@ -101,14 +102,6 @@ def wait_for_line(folder: Path, words: str) -> None:
             return
         time.sleep(0.02)
     raise AssertionError(f"no driver logged {words}")
-
-
-def wait_for_trial(folder: Path, number: int) -> None:
-    """Wait until a trial has begun to write its spool."""
-    end_s = time.monotonic() + DEADLINE_S
-    while not list(folder.glob(f".sweeps/sweeps/*/trials/{number:04d}/plan.json")):
-        assert time.monotonic() < end_s, f"trial {number} did not begin"
-        time.sleep(0.05)
 
 
 def wait_until_nothing_is_left(folder: Path, port: int) -> None:

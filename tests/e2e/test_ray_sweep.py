@@ -15,7 +15,6 @@ from tests.e2e.sweeping import (
     trials,
     wait_for_line,
     wait_for_phase,
-    wait_for_trial,
     wait_until_nothing_is_left,
     write_space,
 )
@@ -54,17 +53,10 @@ def _hang_up(process: subprocess.Popen[str]) -> None:
     ("end", "words"),
     [
         (_ctrl_c, ()),
-        (_terminate, ()),
-        (
-            _terminate,
-            (
-                "--driver",
-                "serial",
-            ),
-        ),
+        (_terminate, ("--driver", "serial")),
         (_hang_up, ("--driver", "serial")),
     ],
-    ids=["ctrl-c", "sigterm", "sigterm without ray", "a closed terminal"],
+    ids=["ctrl-c", "sigterm without ray", "a closed terminal"],
 )
 def test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial(
     tmp_path: Path, end: Callable[[subprocess.Popen[str]], None], words: tuple[str, ...]
@@ -94,32 +86,24 @@ def test_a_signal_while_ray_comes_up_ends_a_sweep_before_its_first_trial(tmp_pat
     assert [state.card(name)["status"] for name in state.sweep_ids()] == ["interrupted"]
 
 
-def test_a_killed_driver_leaves_no_server_and_its_sweep_resumes(tmp_path: Path) -> None:
+def test_a_driver_that_is_killed_twice_leaves_no_server_and_its_sweep_resumes(
+    tmp_path: Path,
+) -> None:
     write_space(tmp_path, "killed", trials=2, max_tokens=20_000)
-    with started(tmp_path, "sweep", "killed.py") as process:
-        port = wait_for_phase(tmp_path, "measuring")
-        process.kill()
-        process.wait(timeout=60)
-    wait_until_nothing_is_left(tmp_path, port)
-    done = run(tmp_path, "sweep", "killed.py", "--resume", "--driver", "serial")
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = trials(tmp_path)
-    measured = [row["variant"] for row in rows if row["outcome"] == "measured"]
-    assert len(measured) == 2
-    assert len(set(measured)) == 2
-    assert len({row["sweep"] for row in rows}) == 1
-
-
-def test_a_driver_that_is_killed_twice_is_found_dead_twice(tmp_path: Path) -> None:
-    write_space(tmp_path, "twice", trials=1, max_tokens=60_000)
     state = State(tmp_path / ".sweeps")
-    for start in range(2):
-        with started(tmp_path, "sweep", "twice.py", "--driver", "serial") as process:
-            wait_for_trial(tmp_path, start)
+    for number, words in enumerate([(), ("--driver", "serial")]):
+        with started(tmp_path, "sweep", "killed.py", *words) as process:
+            port = wait_for_phase(tmp_path, "measuring", number)
             (sweep_id,) = state.sweep_ids()
             assert state.card(sweep_id)["status"] == "running"
             process.kill()
             process.wait(timeout=60)
-    told = run(tmp_path, "sweep", "twice.py", "--driver", "simulated").stdout
-    assert "its driver was killed" in told
-    assert [row["outcome"] for row in trials(tmp_path)] == ["cancelled", "cancelled", "measured"]
+        wait_until_nothing_is_left(tmp_path, port)
+    done = run(tmp_path, "sweep", "killed.py", "--resume", "--driver", "simulated")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "its driver was killed" in done.stdout
+    rows = trials(tmp_path)
+    assert [row["outcome"] for row in rows] == ["cancelled", "cancelled", "measured", "measured"]
+    measured = {row["variant"] for row in rows if row["outcome"] == "measured"}
+    assert len(measured) == 2
+    assert len({row["sweep"] for row in rows}) == 1

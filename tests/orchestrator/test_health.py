@@ -1,5 +1,6 @@
 """What failures mean for the rest of a sweep, on a real study and with real servers."""
 
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,13 +27,15 @@ MANY = replace(SMALL, budget=Budget(trials=40), early_stopping=False, fixed={"tp
 
 
 def run_of(folder: Path, sweep: Sweep) -> SweepRun:
+    # Processes are ended by their sweep's id: no other test may have it.
+    sweep_id = f"health-{uuid.uuid4().hex[:8]}"
     health = SweepHealth(sweep)
     hosts = [KnownHost(host.name, "0.5.23") for host in sweep.hosts]
     search = StudySearch(
-        sweep, study_file(folder), "s", guide=KnownRules(sweep, hosts, health.why_closed)
+        sweep, study_file(folder), sweep_id, guide=KnownRules(sweep, hosts, health.why_closed)
     )
     attendants = Attendants(JsonlTracker(folder / "events.jsonl"), [])
-    return SweepRun("s", sweep, State(folder), search, attendants, health)
+    return SweepRun(sweep_id, sweep, State(folder), search, attendants, health)
 
 
 def job_of(run: SweepRun) -> TrialJob:

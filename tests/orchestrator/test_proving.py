@@ -47,15 +47,15 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trials += [GivenTrial("", ngram(4, speculative_ngram_max_bfs_breadth=1, NCCL_PROTO=proto))
                for proto in ("LL", None)]  # fmt: skip
     tracker = Attendants(JsonlTracker(root / "events.jsonl"), [])
-    run = SweepRun("s", SWEEP, state, GivenSearch(trials), tracker)
+    run = SweepRun("proved", SWEEP, state, GivenSearch(trials), tracker)
     simulation.drive(run)
-    state.write_card("s", {
+    state.write_card("proved", {
         "name": "small", "objective": "decode_tok_s", "workload": LOAD.as_data(),
         "hosts": [HOST.as_data()], "budget": asdict(SWEEP.budget), "zone_fraction": 0.01,
     })  # fmt: skip
     for number, form, name in ((1, "sh", "fast.sh"), (2, "systemd", "slow.service"),
                                (1, "yaml", "fast.yaml"), (1, "json", "fast.json")):  # fmt: skip
-        made = export(state.root, "s", str(number), ExportChoice(form, allow_emulated=True))
+        made = export(state.root, "proved", str(number), ExportChoice(form, allow_emulated=True))
         assert made is not None
         made.written(root / name)
     return root
@@ -90,15 +90,15 @@ def test_an_export_holds_on_the_host_that_it_was_measured_on(swept: Path) -> Non
     assert len(proof.rates["fast.sh"]) == 2
     rows = trial_rows(swept / "state", proof.sweep_id)
     assert [row["outcome"] for row in rows] == ["measured"] * 2
-    assert rows[0]["config"] == trial_rows(swept / "state", "s")[1]["config"]
-    assert known_sweep(State(swept / "state"), None) == "s"
+    assert rows[0]["config"] == trial_rows(swept / "state", "proved")[1]["config"]
+    assert known_sweep(State(swept / "state"), None) == "proved"
     json.dumps(proof.as_data())
 
 
 def test_started_is_just_what_stands_in_the_file(swept: Path) -> None:
     proof = _prove(swept, replace(WIDE, starts=1), "fast.yaml")
     state = State(swept / "state")
-    mine, theirs = state.results(proof.sweep_id)[0], state.results("s")[1]
+    mine, theirs = state.results(proof.sweep_id)[0], state.results("proved")[1]
     assert sorted(_options(mine.argv)) == sorted(_options(theirs.argv))
     assert mine.env["NCCL_PROTO"] == "LL"
 
