@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -27,13 +28,23 @@ from faulting.strikes import SIGNALS, Strike, Target
 from faulting.tracker import TrackerServer
 from reporting.program import Figures, run_counted
 
-KILLS, QUICK_KILLS = 500, 8
+KILLS, QUICK_KILLS = 500, 15
 CUTS_SHARE = 0.4
 """Power cuts for each kill: 200 for 500."""
 QUICK_CUTS = 2
-KILLS_A_SWEEP = 8
-QUICK_KILLS_A_SWEEP = 8
-TRIALS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """How dense the faults fall."""
+
+    kills_a_sweep: int
+    trials: int
+    calm_s: float
+    """Mean wall seconds between two faults."""
+
+
+FIRE, QUICK_FIRE = Fire(8, 8, 1.5), Fire(15, 5, 0.4)
 RAY_EVERY, TRACKER_EVERY = 4, 3
 """Which rounds run under Ray, and which have an MLflow server that may be hit."""
 SEED = 20_261_130
@@ -48,16 +59,16 @@ def measure(quick: bool, kills: int) -> Figures:
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if quick:
-            rounds = _rounds(folder, kills, luck, None, QUICK_KILLS_A_SWEEP)
-            cuts = _cuts(folder, QUICK_CUTS, luck)
+            rounds = _rounds(folder, kills, luck, QUICK_FIRE)
+            cuts = _cuts(folder, QUICK_CUTS, luck, QUICK_FIRE)
             return _figures(rounds, cuts, QUICK_CUTS)
         tracker = TrackerServer(folder / "tracker")
         try:
             tracker.wait_ready()
             seen = outage(folder / "outage", tracker)
-            rounds = _rounds(folder, kills, luck, tracker)
+            rounds = _rounds(folder, kills, luck, FIRE, tracker)
             count = round(CUTS_SHARE * kills)
-            cuts = _cuts(folder, count, luck)
+            cuts = _cuts(folder, count, luck, FIRE)
         finally:
             tracker.end()
     return {
@@ -71,8 +82,8 @@ def _rounds(
     folder: Path,
     kills: int,
     luck: random.Random,
-    tracker: TrackerServer | None,
-    kills_a_sweep: int = KILLS_A_SWEEP,
+    fire: Fire,
+    tracker: TrackerServer | None = None,
 ) -> list[Round]:
     rounds: list[Round] = []
     while (left := kills - sum(len(one.strikes) for one in rounds)) > 0:
@@ -80,22 +91,23 @@ def _rounds(
         under_ray = number % RAY_EVERY == RAY_EVERY - 1
         with_server = tracker if tracker and number % TRACKER_EVERY == 0 else None
         place = Place(
-            folder / f"sweep-{number}", TRIALS, "ray" if under_ray else "serial",
+            folder / f"sweep-{number}", fire.trials, "ray" if under_ray else "serial",
             tracking_uri=with_server.uri if with_server else "",
         )  # fmt: skip
         targets = (*(RAY if under_ray else SERIAL), *([Target.TRACKER] if with_server else []))
-        done = under_fire(place, targets, min(left, kills_a_sweep), luck, with_server)
+        these = min(left, fire.kills_a_sweep)
+        done = under_fire(place, targets, these, fire.calm_s, luck, with_server)
         rounds.append(done)
         thrown = sum(len(one.strikes) for one in rounds)
         print(f"{thrown}/{kills} faults, {done.starts} starts", file=sys.stderr, flush=True)
     return rounds
 
 
-def _cuts(folder: Path, count: int, luck: random.Random) -> Findings:
+def _cuts(folder: Path, count: int, luck: random.Random, fire: Fire) -> Findings:
     found, number = Findings(), 0
     while number < count:
-        place = Place(folder / f"cut-{number}", TRIALS)
-        these = min(KILLS_A_SWEEP, count - number)
+        place = Place(folder / f"cut-{number}", fire.trials)
+        these = min(fire.kills_a_sweep, count - number)
         found += power_cuts(place, these, luck)
         number += these
     return found

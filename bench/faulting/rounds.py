@@ -14,8 +14,6 @@ from faulting.tracker import TrackerServer
 from orchestrator.state import RESULT_FILE
 
 MOST_STARTS = 40
-CALM_S = 1.5
-"""Mean wall seconds between two strikes."""
 EARLY_SHARE = 0.25
 """Of the drivers that are hit, those that are hit before their first trial runs."""
 
@@ -30,10 +28,13 @@ class Round:
 
 
 def under_fire(
-    place: Place, targets: Sequence[Target], kills: int, luck: random.Random,
+    place: Place, targets: Sequence[Target], kills: int, calm_s: float, luck: random.Random,
     tracker: TrackerServer | None = None,
 ) -> Round:  # fmt: skip
-    """Throw so many faults at a sweep, let it end, and count what they did."""
+    """Throw so many faults at a sweep, let it end, and count what they did.
+
+    `calm_s` is the mean of the wall seconds between two faults.
+    """
     strikes: list[Strike] = []
     known: dict[int, tuple[str, float]] = {}
     process = place.start()
@@ -42,7 +43,7 @@ def under_fire(
             if process.poll() is not None:
                 known |= finished(place)
                 process = place.start()
-            _bide(place, process, luck)
+            _bide(place, process, calm_s, luck)
             target, number = luck.choice(targets), luck.choice(SIGNALS)
             strike = throw(Scene(place, process.pid, tracker), target, number, luck)
             strikes += [strike] if strike.hit else []
@@ -65,13 +66,15 @@ def _to_the_end(place: Place, process: "subprocess.Popen[bytes]") -> dict[int, t
     return known
 
 
-def _bide(place: Place, process: "subprocess.Popen[bytes]", luck: random.Random) -> None:
+def _bide(
+    place: Place, process: "subprocess.Popen[bytes]", calm_s: float, luck: random.Random
+) -> None:
     """Wait for a random time; mostly while a trial runs, as else nobody but the driver is there."""
     until_s = time.monotonic() + END_S
     if luck.random() > EARLY_SHARE:
         while not _is_busy(place) and process.poll() is None and time.monotonic() < until_s:
             time.sleep(0.02)
-    until_s = time.monotonic() + luck.expovariate(1 / CALM_S)
+    until_s = time.monotonic() + luck.expovariate(1 / calm_s)
     while time.monotonic() < until_s and process.poll() is None:
         time.sleep(0.01)
 
