@@ -7,6 +7,8 @@ MINOR := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])
 LOCK := requirements/py$(MINOR).txt
 STATE ?= .sweeps
 SGLANG := .sglang-cpu
+# Every test starts many Pythons: without its bytecode each would compile all packages anew.
+unexport PYTHONDONTWRITEBYTECODE
 # A module's tests share servers, so that they stay together. Slow modules go in the order of their
 # folders: the longest come first, whatever the number of their tests.
 SPREAD := -n auto --dist loadfile

@@ -22,11 +22,13 @@ from infra.sglang_cpu.build import build
 from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
 from orchestrator.load_client.client import StreamingClient
 from orchestrator.load_client.dialects import DIALECTS
+from sweeps.replay.streams import Stream
 from sweeps.values import Value
 from tests.contracts import passes
 from tests.contracts.fidelity.differences import Difference, compare, known_differences
 from tests.contracts.fidelity.exchanges import EXCHANGES, IDS, PROMPT, TOKENS, Exchange
 from tests.contracts.fidelity.peer import LIMIT_S, Json, Peer, chat
+from tests.contracts.fidelity.replays import VERSION, histograms
 from tests.contracts.fidelity.scenes import SCENES
 from tests.contracts.fidelity.servers import (
     DRAFT_TOKENS,
@@ -387,7 +389,13 @@ def test_our_drafter_takes_the_steps_of_the_real_one(replayed: list[Replayed]) -
         "speculative_num_draft_tokens": DRAFT_TOKENS,
         "speculative_ngram_capacity": 100_000,
     }
-    drafter = make_drafter(make_settings(given, {}, "0.5.23"), TRUTHS["M"])
+    drafter = make_drafter(make_settings(given, {}, VERSION), TRUTHS["M"])
     ours = [_histogram(drafter, told) for told in replayed]
     assert ours == [told.histogram for told in replayed]
     assert ours[2][-1] > ours[0][-1], "a repeat is drafted better"
+
+
+def test_replay_takes_the_steps_of_the_real_one(replayed: list[Replayed]) -> None:
+    streams = [Stream(told.prompt, told.output, told.beyond) for told in replayed]
+    steps = histograms(streams, {"speculative_num_draft_tokens": DRAFT_TOKENS})
+    assert steps == [told.histogram for told in replayed]

@@ -5,17 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from infra.local_host import LocalHost
 from infra.reaper import all_tags, find_tagged
+from infra.sglang.flags import FLAGS
 from infra.sglang_cpu.build import build
 from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
 from orchestrator.job import StopOrder, TrialJob, TrialProgress
@@ -26,15 +23,18 @@ from orchestrator.tools import local_tools
 from orchestrator.trial import run_trial
 from sweeps.config import Config
 from sweeps.exporters.env_file import read_variables
-from sweeps.exporters.launches import MODULE
 from sweeps.results import Outcome, Phase
 from tests.e2e.sweeping import ROOT, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 EXPORTS = {"sh": "serve.sh", "yaml": "serve.yaml", "systemd": "serve.service"}
-STARTED = ("yaml",)
-"""By themselves; `verify` starts what stands in the unit."""
+READ_BY_SGLANG = """
+import json, sys
+from sglang.srt.server_args import prepare_server_args
+read = prepare_server_args(sys.argv[2:])
+print(json.dumps({name: getattr(read, name) for name in sys.argv[1].split(",")}))
+"""
 
 SPACE = """
 from dataclasses import replace
@@ -110,36 +110,25 @@ def exported(state: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("form", STARTED)
-def test_what_was_exported_starts_a_server_that_answers(
-    exported: Path, form: str, tmp_path: Path
-) -> None:
-    port = LocalHost().free_port()
-    argv, env = _command(exported / EXPORTS[form], form, str(port))
-    with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen(
-            argv, env={"PATH": os.environ["PATH"], **env}, stdout=log, stderr=log, cwd=tmp_path,
-            start_new_session=True,
-        )  # fmt: skip
-    try:
-        assert _first_words(f"http://127.0.0.1:{port}", server)
-    finally:
-        server.terminate()
-        try:
-            server.wait(timeout=60)
-        finally:
-            if server.poll() is None:
-                os.killpg(server.pid, signal.SIGKILL)
-
-
-def _command(path: Path, form: str, port: str) -> tuple[list[str], dict[str, str]]:
-    """Return what a person would start of a file."""
-    if form == "sh":
-        return [str(path)], {"PORT": port}
+def test_sglang_reads_its_own_file_as_it_was_measured(state: Path, exported: Path) -> None:
+    path = exported / EXPORTS["yaml"]
+    record = subject_of(str(path), State(state), edited=False).record
+    results = State(state).results(str(record["sweep"]))
+    (trial,) = [r for r in results if r.trial == record["trial"]]
+    measured = {name: v for name, v in trial.effective.items() if name in FLAGS}
     rest = read_variables(path.with_suffix(".env").read_text())
     python = str(ROOT / DEFAULT_ENV / "bin" / "python")
-    argv = [python, "-m", MODULE, "--config", str(path), *rest.options, "--port", port]
-    return argv, dict(rest.env)
+    done = subprocess.run(
+        [python, "-c", READ_BY_SGLANG, ",".join(measured), "--config", str(path), *rest.options],
+        env={"PATH": os.environ["PATH"], **dict(rest.env)},
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout.splitlines()[-1])
+    # What nobody names, the server chooses later.
+    named = {name for name in measured if read[name] is not None}
+    assert {name: read[name] for name in named} == {name: measured[name] for name in named}
+    assert {name for name, value in trial.config.items() if value is not None} <= named
 
 
 def test_the_exports_hold_one_plan_and_verify_passes(state: Path, exported: Path) -> None:
@@ -162,19 +151,6 @@ def test_the_exports_hold_one_plan_and_verify_passes(state: Path, exported: Path
     ours = [argv[: argv.index("--host")] for argv in (made.argv, before.argv)]
     assert sorted(ours[0]) == sorted(ours[1])
     assert made.env == before.env
-
-
-def _first_words(url: str, server: subprocess.Popen[bytes]) -> str:
-    body = json.dumps({"text": "def main():", "sampling_params": {"max_new_tokens": 8}}).encode()
-    request = urllib.request.Request(f"{url}/generate", body, {"Content-Type": "application/json"})
-    end_s = time.monotonic() + 300
-    while time.monotonic() < end_s and server.poll() is None:
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return str(json.load(answer)["text"])
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.5)
-    raise AssertionError(f"no answer; the server ended with {server.poll()}")
 
 
 class _Nobody:
