@@ -11,7 +11,9 @@ SGLANG := .sglang-cpu
 unexport PYTHONDONTWRITEBYTECODE
 # A module's tests share servers, so that they stay together. Slow modules go in the order of their
 # folders: the longest come first, whatever the number of their tests.
-SPREAD := -n auto --dist loadfile
+SPREAD := --dist loadfile
+# Slow tests also wait, for servers and for deadlines: three of them share two cores.
+SLOW_WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * len(os.sched_getaffinity(0)) + 1) // 2)')
 
 .PHONY: setup sweep sweep-real test check bench lock clean
 .DEFAULT_GOAL := check
@@ -38,14 +40,14 @@ sweep-real: setup
 
 test: check
 	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model
-	$(BIN)/python -m pytest -m slow $(SPREAD) --no-loadscope-reorder --durations=15
+	$(BIN)/python -m pytest -m slow -n $(SLOW_WORKERS) $(SPREAD) --no-loadscope-reorder --durations=15
 
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not slow" $(SPREAD)
+	$(BIN)/python -m pytest -m "not slow" -n auto $(SPREAD)
 
 bench: setup
 	for program in bench/*.py; do $(BIN)/python $$program || exit 1; done

@@ -43,7 +43,7 @@ from sweeps.results import Outcome, Phase, TrialResult
 SPACE = Path(__file__).parents[1] / "search_spaces" / "ngram.py"
 TIME_SCALE = 200.0
 SWEEPS, QUICK_SWEEPS = 3, 1
-TRIALS, QUICK_TRIALS = 9, 4
+TRIALS, QUICK_TRIALS = 9, 3
 
 SERVERS_PHASES = (Phase.STARTING, Phase.WARMING, Phase.COLD, Phase.MEASURING)
 
