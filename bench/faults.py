@@ -44,7 +44,7 @@ class Fire:
     """Mean wall seconds between two faults."""
 
 
-FIRE, QUICK_FIRE = Fire(8, 8, 1.5), Fire(15, 5, 0.4)
+FIRE, QUICK_FIRE = Fire(15, 6, 0.6), Fire(15, 5, 0.4)
 RAY_EVERY, TRACKER_EVERY = 4, 3
 """Which rounds run under Ray, and which have an MLflow server that may be hit."""
 SEED = 20_261_130
@@ -110,6 +110,7 @@ def _cuts(folder: Path, count: int, luck: random.Random, fire: Fire) -> Findings
         these = min(fire.kills_a_sweep, count - number)
         found += power_cuts(place, these, luck)
         number += these
+        print(f"{number}/{count} power cuts", file=sys.stderr, flush=True)
     return found
 
 

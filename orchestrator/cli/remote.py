@@ -115,13 +115,24 @@ def status_on(host: str, inventory: Path, sweep_id: str | None, *, as_json: bool
 
 def ui_on(host: str, inventory: Path) -> NoReturn:
     """Serve the MLflow UI of a host here, until Ctrl-C."""
+    _page_on(host, inventory, "MLFLOW", "MLflow UI")
+
+
+def watch_on(host: str, inventory: Path) -> NoReturn:
+    """Serve the live page of a host's newest sweep here, until Ctrl-C."""
+    _page_on(host, inventory, "WATCH", "watch")
+
+
+def _page_on(host: str, inventory: Path, page: str, title: str) -> NoReturn:
     with remote_exits():
         from orchestrator.remote import commands
+        from orchestrator.remote.serving import Page
 
         with suppress(KeyboardInterrupt):
             commands.serve_there(
-                _host(host, inventory), lambda page: typer.echo(f"MLflow UI: {page} (Ctrl-C ends)")
-            )
+                _host(host, inventory), Page[page],
+                lambda url: typer.echo(f"{title}: {url} (Ctrl-C ends)"),
+            )  # fmt: skip
     raise typer.Exit
 
 

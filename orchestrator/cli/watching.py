@@ -6,7 +6,7 @@ import typer
 
 from orchestrator.cli.hosts import DEFAULT_INVENTORY, Inventory
 from orchestrator.cli.options import DEFAULT_STATE, AsJson, StateDir, bad_input_exits, print_json
-from orchestrator.cli.remote import OnHost, attach, status_on
+from orchestrator.cli.remote import OnHost, attach, status_on, watch_on
 from orchestrator.exit_codes import of_status
 
 WatchedSweep = Annotated[
@@ -56,10 +56,17 @@ def watch(
     sweep_id: WatchedSweep = None,
     state_dir: StateDir = DEFAULT_STATE,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8765,
+    host: OnHost = None,
+    inventory: Inventory = DEFAULT_INVENTORY,
 ) -> None:
-    """Serve a live page of a running sweep on the loopback until Ctrl-C."""
+    """Serve a live page of a running sweep on the loopback until Ctrl-C.
+
+    With --host it is the newest sweep of that host, on any free port here.
+    """
     from orchestrator.commands import serve_watch
 
+    if host is not None:
+        watch_on(host, inventory)
     with bad_input_exits():
         serve_watch(
             state_dir, sweep_id, port, lambda address: typer.echo(f"watch: {address} (Ctrl-C ends)")

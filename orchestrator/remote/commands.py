@@ -17,6 +17,7 @@ from orchestrator.remote.calling import There
 from orchestrator.remote.fetching import Fetched, fetch
 from orchestrator.remote.following import End, follow, status_from
 from orchestrator.remote.parcel import pack
+from orchestrator.remote.serving import Page
 from orchestrator.remote.starting import Order, start
 from orchestrator.remote.view import view_of
 from orchestrator.space_file import load_sweep
@@ -139,13 +140,13 @@ def fetched_folder(state_dir: Path, host: str) -> Path:
     return state_dir / _FETCHED / host
 
 
-def serve_there(host: HostName, on_ready: Callable[[str], None]) -> None:
-    """Serve the host's MLflow UI on a loopback port of this machine until Ctrl-C."""
+def serve_there(host: HostName, page: Page, on_ready: Callable[[str], None]) -> None:
+    """Serve a page of the host on a loopback port of this machine until Ctrl-C."""
     from orchestrator.tracking.ui import sweeps_page
     from orchestrator.tracking.ui_view import EXPERIMENT
 
     with host.reached() as (there, _):
-        news = there.talk("serve", {})
+        news = there.talk("serve", {"page": page.name})
         ended: dict[str, Any] = {"why": "it ended at once"}
         first = next((line for line in news if line is not None), ended)
         if "why" in first:
@@ -154,10 +155,11 @@ def serve_there(host: HostName, on_ready: Callable[[str], None]) -> None:
             on_ready(sweeps_page(first["elsewhere"], EXPERIMENT))
             return
         with there.remote.forward(first["port"]) as port:
-            on_ready(sweeps_page(f"http://127.0.0.1:{port}", EXPERIMENT))
+            here = f"http://127.0.0.1:{port}"
+            on_ready(sweeps_page(here, EXPERIMENT) if page is Page.MLFLOW else here)
             for _ in news:
                 pass
-    raise LinkLostError(f"{host.name}: the MLflow UI there has ended")
+    raise LinkLostError(f"{host.name}: {page} there has ended")
 
 
 def _followed(

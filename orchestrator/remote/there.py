@@ -98,11 +98,11 @@ def status(place: Place, asked: Answer) -> Answer:
     return now(place, asked.get("sweep"))
 
 
-def serve(place: Place, _asked: Answer) -> None:
-    """Serve the MLflow UI on a free loopback port until nobody listens any more."""
-    from orchestrator.remote.serving import serve_tied
+def serve(place: Place, asked: Answer) -> None:
+    """Serve a page on a free loopback port until nobody listens any more."""
+    from orchestrator.remote.serving import Page, serve_tied
 
-    serve_tied(place)
+    serve_tied(place, Page[asked["page"]])
 
 
 ASKING: dict[str, Callable[[Place, Answer], Answer]] = {

@@ -109,8 +109,15 @@ async def _events(board: Board, over: threading.Event, period_s: float) -> Async
         await asyncio.sleep(period_s)
 
 
-def serve_page(board: Board, port: int, on_ready: Callable[[str], None]) -> None:
-    """Serve the page until interrupted; `on_ready` gets its address. Port 0 is any free one.
+def serve_page(
+    board: Board,
+    port: int,
+    on_ready: Callable[[str], None],
+    stop: threading.Event | None = None,
+) -> None:
+    """Serve the page until interrupted, or until `stop` is set.
+
+    `on_ready` gets its address. Port 0 is any free one.
 
     Raises OSError where the port cannot be used.
     """
@@ -122,6 +129,9 @@ def serve_page(board: Board, port: int, on_ready: Callable[[str], None]) -> None
 
     class Server(uvicorn.Server):
         """Ends the streams with itself: they would hold up its end."""
+
+        async def on_tick(self, counter: int) -> bool:
+            return await super().on_tick(counter) or (stop is not None and stop.is_set())
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             over.set()

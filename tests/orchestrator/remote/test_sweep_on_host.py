@@ -4,6 +4,7 @@ O-48, O-49, O-51 of the cases: what is started there outlives us, what we no lon
 link that is lost costs nothing but sight.
 """
 
+import json
 import os
 import random
 import signal
@@ -62,6 +63,7 @@ def test_a_sweep_outlives_cut_links_and_its_follower_and_is_fetched_once(
     assert desk.note().is_running
     # From another folder, as from another machine that knows the host.
     other = Desk.at(desk.folder.parent / "other", lan, desk.place.root)
+    _its_page_is_shown_here(other)
     with other.typed("attach", "--host", "gpu1") as attached:
         attached.wait_for("EMULATED sweep cuts-")
         assert attached.ends() == DONE, attached.text
@@ -88,6 +90,18 @@ def _its_mlflow_is_shown_here_and_ends_with_us(desk: Desk) -> None:
         typed.process.send_signal(signal.SIGINT)
         assert typed.ends() == DONE
     until(lambda: not _servers_of(desk), lambda: f"left: {_servers_of(desk)}")
+
+
+def _its_page_is_shown_here(desk: Desk) -> None:
+    with desk.typed("watch", "--host", "gpu1") as typed:
+        typed.wait_for("Ctrl-C ends")
+        address = typed.text.partition("watch: ")[2].split()[0]
+        with urllib.request.urlopen(f"{address}/events", timeout=60) as stream:
+            seen = json.loads(stream.readline().removeprefix(b"data: "))
+        assert seen["name"] == "cuts"
+        assert seen["emulated"]
+        typed.process.send_signal(signal.SIGINT)
+        assert typed.ends() == DONE
 
 
 def _servers_of(desk: Desk) -> list[int]:
