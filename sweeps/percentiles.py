@@ -36,8 +36,12 @@ def percentile_interval(
     # In whole numbers: a rank that rounding lifts lies beyond the last value.
     least = ordered[(low - 1) * len(ordered) // n] if low >= 1 else None
     most = ordered[-(-high * len(ordered) // n) - 1] if high <= n else None
+    value = percentile_of(ordered, percentile)
+    # Of very few values even the last may be too low, and then what lies between two is as well.
     return Interval(
-        percentile_of(ordered, percentile), least, None if most is None or isinf(most) else most
+        value,
+        None if least is None else min(least, value),
+        None if most is None or isinf(most) else max(most, value),
     )
 
 

@@ -169,6 +169,7 @@ def test_a_late_client_marks_percentiles_and_leaves_means_alone() -> None:
 
 
 @example(21, 19, 0.9)
+@example(2, 2, 0.98828125)
 @given(st.integers(1, 400), st.integers(1, 400), st.floats(0.01, 0.99))
 def test_ranks_stay_within_the_values_however_few_they_are_worth(
     count: int, worth: int, percentile: float
