@@ -29,7 +29,8 @@ from search_worlds.world import World
 from sweeps.config import Config
 from sweeps.results import TrialResult
 from sweeps.sampling import valid_samples
-from sweeps.search.planner import Foresight, Planner
+from sweeps.search.brief import Foresight
+from sweeps.search.planner import Planner
 from sweeps.search.roles import DRAFT_TOKENS, drafting_of, serving_of
 from sweeps.values import Value
 

@@ -45,7 +45,8 @@ from search_worlds.trials import draw
 from search_worlds.world import World
 from sweeps.results import TrialResult
 from sweeps.sampling import valid_samples
-from sweeps.search.planner import NO_FORESIGHT, Foresight, Planner
+from sweeps.search.brief import NO_FORESIGHT, Foresight
+from sweeps.search.planner import Planner
 from sweeps.search.steps import Purpose, Taste
 from sweeps.values import digest
 

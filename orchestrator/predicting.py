@@ -17,7 +17,8 @@ from sweeps.prediction.profile import PUBLISHED, HostProfile, profile_of
 from sweeps.prediction.source import NOTHING_KNOWN, AcceptSource
 from sweeps.problems import BadInputError, Problem
 from sweeps.results import TrialResult
-from sweeps.search.planner import Foresight, Objective, Planner
+from sweeps.search.brief import Foresight, Objective
+from sweeps.search.planner import Planner
 from sweeps.sweep import Sweep
 
 

@@ -13,8 +13,9 @@ from sweeps.axes import Axis
 from sweeps.config import Config
 from sweeps.results import TrialResult
 from sweeps.sampling import valid_samples
+from sweeps.search.brief import Foresight, Limits
 from sweeps.search.encoding import values_of
-from sweeps.search.planner import Foresight, Limits, Planner
+from sweeps.search.planner import Planner
 from sweeps.search.roles import WANTED, width_of
 from sweeps.search.steps import Step
 from sweeps.stopping import decide

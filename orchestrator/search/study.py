@@ -30,7 +30,8 @@ from sweeps.config import Config
 from sweeps.definition import definition, study_key
 from sweeps.results import Outcome, TrialResult
 from sweeps.sampling import valid_samples
-from sweeps.search.planner import NO_FORESIGHT, Foresight, Limits, Objective, Planner
+from sweeps.search.brief import NO_FORESIGHT, Foresight, Limits, Objective
+from sweeps.search.planner import Planner
 from sweeps.search.steps import Step
 from sweeps.sweep import FACTORISED, Sweep
 from sweeps.values import Value

@@ -8,7 +8,7 @@ from sweeps.config import Config
 from sweeps.intervals import Interval, from_log
 from sweeps.search.beliefs import Table
 from sweeps.search.evidence import PRIOR
-from sweeps.search.planner import Look
+from sweeps.search.looks import Look
 from sweeps.search.roles import drafting_of, serving_of, trait_of, width_of
 
 _MS_PER_S = 1000.0

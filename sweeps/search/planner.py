@@ -5,93 +5,47 @@ never stopped. Stages: plain decode, contrasts and seeds, the model's choice, th
 neighbours and ablations, fresh starts of the few best.
 """
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sweeps.config import Config
-from sweeps.intervals import Interval, from_log
-from sweeps.prediction.cost_fit import CostFit
-from sweeps.prediction.profile import HostProfile
-from sweeps.prediction.source import NOTHING_KNOWN, AcceptSource
 from sweeps.results import TrialResult
 from sweeps.search.beliefs import (
-    TRIAL_ACCEPT_VARIANCE,
-    TRIAL_CYCLE_VARIANCE,
-    Models,
     Outlook,
     expected_gain,
-    inert_axes,
+)
+from sweeps.search.brief import (
+    DECODE,
+    NO_FORESIGHT,
+    NO_LIMITS,
+    USUAL,
+    Canonical,
+    Foresight,
+    Limits,
+    Objective,
+    Refusal,
+    never,
+    same,
 )
 from sweeps.search.claims import Claim, Proof, claim_of
 from sweeps.search.confirming import Field, chosen_of, field_of, proving, settling
 from sweeps.search.designs import Designs, Idea
 from sweeps.search.encoding import Encoder
-from sweeps.search.evidence import CUT, Evidence, gather, purposes
-from sweeps.search.feasibility import Feasibility
 from sweeps.search.gaussian import Floats
+from sweeps.search.looks import Foretold, Look
 from sweeps.search.pool import PoolMaker
-from sweeps.search.roles import drafting_of, serving_of, width_of
-from sweeps.search.standings import Standings, stand
+from sweeps.search.roles import serving_of
 from sweeps.search.step_times import PartedTimes
 from sweeps.search.steps import Purpose, Step, Taste
+from sweeps.search.view import View
 from sweeps.space import Space
 
 HOPELESS_DEVIATIONS = 3.0
 """A neighbour that is surely behind by so many standard deviations is not checked."""
-SURELY = 2.33
-"""Standard deviations that a step may be faster than believed before a configuration is given up
-without a start."""
 LOOKED_AT = 200
 """Candidates of the pool that are checked for rules and repeats, best first."""
-MOST_TRIED = 40
-"""Measured configurations whose drafts and servings are looked at in other company."""
-Canonical = Callable[[Config], Config]
-Refusal = Callable[[Config], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a sweep may cost. None: no limit of that kind."""
-
-    trials: int | None = None
-    gpu_hours: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """What is made as good as can be; decode tok/s is taken apart, other metrics are not."""
-
-    name: str = "decode_tok_s"
-    higher_is_better: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Foresight:
-    """What is known before it is measured: accept lengths by replay, a host by its profile. `on`
-    has step times taken apart; switched off, beliefs are smooth in all settings."""
-
-    source: AcceptSource = NOTHING_KNOWN
-    profile: HostProfile | None = None
-    on: bool = True
-
-
-DECODE, NO_FORESIGHT = Objective(), Foresight(on=False)
-NO_LIMITS, USUAL = Limits(), Taste()
-
-
-def same(config: Config) -> Config:
-    """Return a configuration as it is: nothing is known to be inert."""
-    return config
-
-
-def never(config: Config) -> str:
-    """Refuse nothing."""
-    return ""
 
 
 class Planner:
@@ -111,8 +65,8 @@ class Planner:
         self._encoder = Encoder(space, foresight.source)
         self.plain = canonical(space.plain())
         """Plain decode with nothing changed."""
-        self._kept: _View | None = None  # the last look, for callers that ask several things
-        self._earlier: dict[int, _View] = {}
+        self._kept: View | None = None  # the last look, for callers that ask several things
+        self._earlier: dict[int, View] = {}
 
     def next(self, history: Sequence[TrialResult], open_steps: Sequence[Step] = ()) -> Step | None:
         """Return the next trial; None where the sweep is done, or must wait for what is open."""
@@ -151,20 +105,20 @@ class Planner:
         belief = self._view(history, ()).models.accepts([config])
         return float(np.exp(belief.mean[0] + 1.96 * np.sqrt(belief.variance[0])))
 
-    def _view(self, history: Sequence[TrialResult], open_steps: Sequence[Step]) -> "_View":
+    def _view(self, history: Sequence[TrialResult], open_steps: Sequence[Step]) -> View:
         kept, asked = self._kept, (tuple(history), tuple(open_steps))
         if kept is None or (kept.history, kept.open_steps) != asked:
             kept = self._look(*asked)
             self._kept = kept
         return kept
 
-    def _look(self, history: tuple[TrialResult, ...], open_steps: tuple[Step, ...]) -> "_View":
-        return _View(
+    def _look(self, history: tuple[TrialResult, ...], open_steps: tuple[Step, ...]) -> View:
+        return View(
             history, open_steps, self._canonical, self._metric, self._encoder, self._pool,
             self._foresight,
         )  # fmt: skip
 
-    def _left(self, view: "_View") -> float:
+    def _left(self, view: View) -> float:
         """Return how many trials the limits still allow."""
         counted = len(view.counted) + len(view.open_steps)
         by_trials = np.inf if self._limits.trials is None else self._limits.trials - counted
@@ -174,7 +128,7 @@ class Planner:
         hours = self._limits.gpu_hours - spent - len(view.open_steps) * view.evidence.gpu_hours
         return float(min(by_trials, hours / view.evidence.gpu_hours))
 
-    def _must_confirm(self, view: "_View") -> bool:
+    def _must_confirm(self, view: View) -> bool:
         """Tell whether the rest of the budget is just what confirming takes."""
         return self._left(view) <= self._reserve + 2 and len(view.counted) > 2
 
@@ -183,20 +137,20 @@ class Planner:
         """Return the starts that prove a gain: they are kept back from all else."""
         return 2 * self.taste.confirm_rounds
 
-    def _opening(self, view: "_View") -> Step | None:
+    def _opening(self, view: View) -> Step | None:
         return self._first_new(view, self._designs.opening(view.inert))
 
-    def _contrasts(self, view: "_View") -> Step | None:
+    def _contrasts(self, view: View) -> Step | None:
         return self._first_new(view, self._designs.contrasts(view.inert))
 
-    def _first_new(self, view: "_View", ideas: Iterable[Idea]) -> Step | None:
+    def _first_new(self, view: View, ideas: Iterable[Idea]) -> Step | None:
         for idea in ideas:
             runs = view.is_new(idea.config) and view.feasibility.odds(idea.config) > 0
             if runs and not view.is_dominated(idea.config):
                 return self._step(idea)
         return None
 
-    def _drift(self, view: "_View") -> Step | None:
+    def _drift(self, view: View) -> Step | None:
         """Return plain decode where it has not been measured for long."""
         every = self.taste.drift_every_trials
         last = max((s.place for s in view.evidence.starts if s.config == self.plain), default=0)
@@ -205,7 +159,7 @@ class Planner:
             return None
         return Step(self.plain, Purpose.BASELINE, "plain decode again: has the host drifted?")
 
-    def _search(self, view: "_View") -> Step | None:
+    def _search(self, view: View) -> Step | None:
         """Return the start that can teach most about what is best, if that pays."""
         found, hours = self._most_telling(view), view.evidence.gpu_hours
         if found is None or found.gain / hours < self.taste.least_gain_per_gpu_hour:
@@ -224,7 +178,7 @@ class Planner:
         """Return expected logarithms of rates, and their covariance."""
         return self._view(history, ()).models.joint([self._canonical(c) for c in configs])
 
-    def foretell(self, history: Sequence[TrialResult], config: Config) -> "Foretold | None":
+    def foretell(self, history: Sequence[TrialResult], config: Config) -> Foretold | None:
         """Return what a start of a configuration is expected to measure; None where nothing was
         measured yet, and where step times are not taken apart."""
         view = self._view(history, ())
@@ -232,7 +186,7 @@ class Planner:
             return None
         return Foretold.by(view.models, self._canonical(config), view.evidence.launch_variance)
 
-    def look(self, history: Sequence[TrialResult]) -> "Look | None":
+    def look(self, history: Sequence[TrialResult]) -> Look | None:
         """Return what is believed of the whole space; None before anything is known."""
         view = self._view(history, ())
         outlook, at = view.outlook
@@ -247,12 +201,12 @@ class Planner:
             outlook, default, gains, view.dominated_pairs, view.evidence, fit, self._pool.join
         )
 
-    def _gains(self, view: "_View", outlook: Outlook, at: tuple[int, int]) -> Floats:
+    def _gains(self, view: View, outlook: Outlook, at: tuple[int, int]) -> Floats:
         ahead = outlook.mean - outlook.mean[at] - self.taste.indifference_fraction / 2
         spread = outlook.lessons(at, view.evidence.launch_variance)
         return np.where(view.dominated_pairs, 0.0, expected_gain(ahead, spread))
 
-    def _most_telling(self, view: "_View") -> "_Worth | None":
+    def _most_telling(self, view: View) -> "_Worth | None":
         outlook, at = view.outlook
         if outlook is None:
             return None
@@ -272,7 +226,7 @@ class Planner:
                 best = _Worth(self._canonical(config), worth)
         return best
 
-    def _checks(self, view: "_View") -> Step | None:
+    def _checks(self, view: View) -> Step | None:
         """Return a neighbour of the leader that is still unknown, or the leader less a change."""
         outlook, at = view.outlook
         if outlook is None:
@@ -287,7 +241,7 @@ class Planner:
                 return self._step(idea)
         return None
 
-    def _liked_drafts(self, view: "_View", outlook: Outlook, column: int) -> dict[str, Config]:
+    def _liked_drafts(self, view: View, outlook: Outlook, column: int) -> dict[str, Config]:
         """Return the draft of each algorithm that the model likes best at a serving."""
         found = {}
         for algorithm in self._designs.algorithms:
@@ -298,7 +252,7 @@ class Planner:
                 found[algorithm] = outlook.drafts[row]
         return found
 
-    def _is_hopeless(self, view: "_View", idea: Idea) -> bool:
+    def _is_hopeless(self, view: View, idea: Idea) -> bool:
         canonical = self._canonical(idea.config)
         mean, covariance = view.models.joint([canonical, view.leader])
         variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
@@ -309,7 +263,7 @@ class Planner:
     def _step(self, idea: Idea) -> Step:
         return Step(self._canonical(idea.config), idea.purpose, idea.why)
 
-    def _confirm(self, view: "_View") -> Step | None:
+    def _confirm(self, view: View) -> Step | None:
         if view.standings is None:
             return None
         field = self._field(view)
@@ -326,7 +280,7 @@ class Planner:
         why = "fresh starts of the choice and of plain decode, to state the gain"
         return None if config is None else Step(config, Purpose.CONFIRM, why)
 
-    def _proof(self, view: "_View") -> Proof:
+    def _proof(self, view: View) -> Proof:
         """Return how far the confirm stage is, for the claim."""
         field = self._field(view)
         since = view.proof_place(field.beside)
@@ -335,20 +289,20 @@ class Planner:
         open_ = "" if left is None else f"still to come: {left.why}"
         return Proof(choice, field.beside, since or 0, open_)
 
-    def _choice(self, view: "_View", field: Field) -> Config:
+    def _choice(self, view: View, field: Field) -> Config:
         """Return what is recommended by all that came before its proof began."""
         since = view.proof_place(field.beside)
         before = view if since is None else self._before(view, since)
         assert before.standings is not None, "confirming follows a leader"
         return chosen_of(field, before.standings, self.plain, self.taste)
 
-    def _field(self, view: "_View") -> Field:
+    def _field(self, view: View) -> Field:
         """Return who is confirmed, by what came before the first confirming start."""
         before = self._before(view, view.first_confirm) if view.confirming else view
         assert before.standings is not None, "confirming follows a leader"
         return field_of(before.standings, self.plain, self.taste)
 
-    def _before(self, view: "_View", place: int) -> "_View":
+    def _before(self, view: View, place: int) -> View:
         """Return the look at the history as it was; kept, as the confirm stage asks again."""
         history = view.history[:place]
         kept = self._earlier.get(place)
@@ -356,45 +310,6 @@ class Planner:
             kept = self._look(history, ())
             self._earlier[place] = kept
         return kept
-
-
-@dataclass(frozen=True, slots=True)
-class Foretold:
-    """What one start is expected to measure, its own luck included."""
-
-    tok_s: Interval
-    accept: Interval
-    cycle_ms: Interval
-
-    @classmethod
-    def by(cls, models: Models, config: Config, launch_variance: float) -> "Foretold":
-        """Return what some models expect."""
-        cycle, accept = models.cycle.at([config]), models.accepts([config])
-        of_cycle = float(cycle.variance[0]) + launch_variance + TRIAL_CYCLE_VARIANCE
-        of_accept = float(accept.variance[0]) + TRIAL_ACCEPT_VARIANCE * (not config.is_plain)
-        rate = float(accept.mean[0] - cycle.mean[0])
-        return cls(
-            from_log(rate, of_cycle + of_accept),
-            from_log(float(accept.mean[0]), of_accept),
-            from_log(float(cycle.mean[0]) + math.log(1000), of_cycle),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What is believed of every pair of a draft and a serving, as tables of drafts by servings."""
-
-    outlook: Outlook
-    default: Config
-    """Settings of communication with nothing changed."""
-    gain_per_gpu_hour: Floats
-    """By what fraction one start of each is expected to lift the best rate."""
-    dominated: NDArray[np.bool_]
-    evidence: Evidence
-    fit: CostFit | None
-    """None where step times are not taken apart."""
-    join: Callable[[Config, Config], Config | None]
-    """Puts a draft and a serving together; None where the space does not allow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,133 +322,3 @@ class _Worth:
     def step(self, gpu_hours: float) -> Step:
         why = f"one start of it may lift the best rate by {self.gain:.2%} in the mean"
         return Step(self.config, Purpose.SEARCH, why, self.gain, self.gain / gpu_hours)
-
-
-@dataclass(frozen=True)
-class _View:
-    """One look at a history; everything is computed when it is asked for, and once."""
-
-    history: tuple[TrialResult, ...]
-    open_steps: tuple[Step, ...]
-    canonical: Canonical
-    metric: "Objective"
-    encoder: Encoder
-    maker: PoolMaker
-    foresight: Foresight
-
-    @cached_property
-    def evidence(self) -> Evidence:
-        return gather(
-            self.history, self.canonical, self.metric.name,
-            higher_is_better=self.metric.higher_is_better,
-        )  # fmt: skip
-
-    @cached_property
-    def counted(self) -> list[TrialResult]:
-        return [r for r in self.history if r.outcome not in CUT]
-
-    @cached_property
-    def by_parts(self) -> bool:
-        """Tell whether step times are taken apart: of decoding, where predictions are asked for."""
-        return self.foresight.on and self.metric == DECODE
-
-    @cached_property
-    def models(self) -> Models:
-        return Models.fit(
-            self.encoder, self.evidence, by_parts=self.by_parts, profile=self.foresight.profile
-        )
-
-    @cached_property
-    def standings(self) -> Standings | None:
-        return stand(self.models, self.evidence)
-
-    @property
-    def leader(self) -> Config:
-        assert self.standings is not None, "something was measured"
-        return self.standings.configs[self.standings.leader]
-
-    @cached_property
-    def feasibility(self) -> Feasibility:
-        return Feasibility.learn(self.evidence)
-
-    @cached_property
-    def inert(self) -> frozenset[str]:
-        return inert_axes(self.encoder, self.evidence)
-
-    @cached_property
-    def outlook(self) -> tuple[Outlook | None, tuple[int, int]]:
-        """The pool with its beliefs, and where the leader is in it."""
-        if self.standings is None:
-            return None, (0, 0)
-        pool = self.maker.pool(self.standings.configs[:MOST_TRIED], self.leader)
-        outlook = self.models.over(pool)
-        draft, serving = drafting_of(self.leader), serving_of(self.leader)
-        if draft not in pool.drafts or serving not in pool.servings:
-            draft, serving = self.maker.draft(self.leader), self.maker.serving(self.leader)
-        return outlook, (pool.drafts.index(draft), pool.servings.index(serving))
-
-    @cached_property
-    def plain_log_step(self) -> float | None:
-        """The time of the fastest plain step; None before there is one, and where step times are
-        not taken apart: the smooth model knows too little to give anything up by it."""
-        plain = [v.cycle.value for v in self.evidence.variants.values() if v.config.is_plain]
-        return min(plain) if self.by_parts and plain else None
-
-    @cached_property
-    def dominated_pairs(self) -> NDArray[np.bool_]:
-        """Where in the outlook even drafts that are always right would not reach plain decode."""
-        outlook, _ = self.outlook
-        assert outlook is not None, "something was measured"
-        if self.plain_log_step is None:
-            return np.zeros(outlook.mean.shape, dtype=bool)
-        widths = np.array([width_of(draft) for draft in outlook.drafts], dtype=float)[:, None]
-        most = np.log(widths) - outlook.least_cycle(SURELY)
-        return np.asarray((most < -self.plain_log_step) & (widths > 1))
-
-    def is_dominated(self, config: Config) -> bool:
-        """Tell the same of one configuration."""
-        if self.plain_log_step is None or config.is_plain:
-            return False
-        cycle = self.models.cycle.at([self.canonical(config)])
-        least = float(cycle.mean[0] - SURELY * np.sqrt(cycle.variance[0]))
-        return float(np.log(width_of(config))) - least < -self.plain_log_step
-
-    @cached_property
-    def first_confirm(self) -> int:
-        places = [p for p, r in enumerate(self.history) if r.purpose == Purpose.CONFIRM]
-        return min(places, default=len(self.history))
-
-    @property
-    def confirming(self) -> bool:
-        return self.purposes(Purpose.CONFIRM) > 0
-
-    def purposes(self, purpose: Purpose) -> int:
-        running = sum(1 for step in self.open_steps if step.purpose is purpose)
-        return purposes(self.history, purpose) + running
-
-    def confirms(self, since: int) -> dict[Config, int]:
-        """Count the confirming starts from a place on, by configuration; those that run too."""
-        ended = [r.config for r in self.history[since:] if r.purpose == Purpose.CONFIRM
-                 and r.outcome not in CUT]  # fmt: skip
-        counts: dict[Config, int] = {}
-        for config in map(self.canonical, [*ended, *self._running_confirms]):
-            counts[config] = counts.get(config, 0) + 1
-        return counts
-
-    def proof_place(self, beside: Config | None) -> int | None:
-        """Return where in the history the proof of the choice began; None before it did."""
-        for place, result in enumerate(self.history):
-            if result.purpose == Purpose.CONFIRM and self.canonical(result.config) == beside:
-                return place
-        running = [self.canonical(config) for config in self._running_confirms]
-        return len(self.history) if beside in running else None
-
-    @property
-    def _running_confirms(self) -> list[Config]:
-        return [step.config for step in self.open_steps if step.purpose is Purpose.CONFIRM]
-
-    def is_open(self, config: Config) -> bool:
-        return any(self.canonical(s.config) == self.canonical(config) for s in self.open_steps)
-
-    def is_new(self, config: Config) -> bool:
-        return self.canonical(config) not in self.evidence.spent and not self.is_open(config)

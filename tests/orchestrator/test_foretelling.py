@@ -11,7 +11,8 @@ from sweeps.intervals import Interval
 from sweeps.prediction.source import PLAIN, NoSource
 from sweeps.prediction.words import disagreement
 from sweeps.results import Estimate
-from sweeps.search.planner import Foresight, Planner
+from sweeps.search.brief import Foresight
+from sweeps.search.planner import Planner
 from sweeps.search.steps import Purpose, Step
 from tests.sweeps.search.host import BREADTH, NGRAM, SPACE, WIDTH, Host, canonical, near
 

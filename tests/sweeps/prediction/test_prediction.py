@@ -13,7 +13,8 @@ from sweeps.prediction.profile import PUBLISHED, HostProfile, VerifyCost, profil
 from sweeps.prediction.words import best_by_width, sentences
 from sweeps.problems import BadInputError
 from sweeps.results import Estimate, TrialResult
-from sweeps.search.planner import Foresight, Planner
+from sweeps.search.brief import Foresight
+from sweeps.search.planner import Planner
 from sweeps.search.roles import serving_of
 from sweeps.search.steps import Purpose, Step
 from sweeps.values import Value

@@ -5,12 +5,12 @@ import pytest
 
 from sweeps.config import Config
 from sweeps.search.beliefs import MOST_VARIANTS, Models, expected_gain, inert_axes
+from sweeps.search.brief import never
 from sweeps.search.cycles import CyclePrior
 from sweeps.search.encoding import Encoder
 from sweeps.search.equality import accepts_differ
 from sweeps.search.evidence import Evidence, gather
 from sweeps.search.gaussian import condition
-from sweeps.search.planner import never
 from sweeps.search.pool import PoolMaker
 from sweeps.search.roles import Role, role_of, width_of
 from sweeps.search.standings import stand

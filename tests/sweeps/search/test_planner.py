@@ -8,7 +8,8 @@ import pytest
 
 from sweeps.config import Config
 from sweeps.results import Outcome, TrialResult
-from sweeps.search.planner import Limits, Objective, Planner
+from sweeps.search.brief import Limits, Objective
+from sweeps.search.planner import Planner
 from sweeps.search.roles import width_of
 from sweeps.search.steps import Purpose, Step, Taste
 from sweeps.values import Value
