@@ -14,13 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
-os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
-os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
-os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
+from orchestrator.ray_settings import SETTINGS
+
+os.environ.update({**SETTINGS, **os.environ})
 
 import ray
 from ray import tune

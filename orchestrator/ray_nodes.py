@@ -8,10 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-# What Ray has to say of a lost node stays in its logs: we tell it in a line of our own.
-os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
+from orchestrator.ray_settings import SETTINGS
+
+os.environ.update({**SETTINGS, **os.environ})
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

@@ -139,7 +139,6 @@ def _run_sweep(
             mover = Mover(driver, cluster)
             told = _Told(uri, [] if choice.sent else [follower_for(Console())])
             status, run = _drive(chosen, ready, state, mover, facts, left, told)
-            state.write_card(sweep_id, {**card, "status": status, **ending(run)})
             ranking = ranking_of(sweep.objective, run.results)
             shown_dir = Path(choice.sent.fetched) if choice.sent else state_dir
             print_summary(sweep_id, shown_dir, status, ranking, run, space_file)
@@ -286,7 +285,6 @@ def run_given(
         interrupts = Interrupts(lambda: _end_at_once(sweep_id))
         with interrupts.heard():
             status = _to_the_end(run, state, mover, tracker, interrupts)
-        state.write_card(sweep_id, {**card, "status": status})
     return status, run
 
 
