@@ -38,8 +38,10 @@ sweep-real: setup
 	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model
 	$(BIN)/python -m orchestrator sweep search_spaces/cpu_tiny.py --state-dir $(STATE)
 
-test: check
-	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model
+# SGLang is built beside the checks, whose types take one core alone.
+test: setup
+	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model & built=$$!; \
+		$(MAKE) --no-print-directory check; checked=$$?; wait $$built && exit $$checked
 	$(BIN)/python -m pytest -m slow -n $(SLOW_WORKERS) $(SPREAD) --no-loadscope-reorder --durations=15
 
 check: setup

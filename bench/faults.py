@@ -44,7 +44,7 @@ class Fire:
     """Mean wall seconds between two faults."""
 
 
-FIRE, QUICK_FIRE = Fire(15, 6, 0.6), Fire(15, 5, 0.4)
+FIRE, QUICK_FIRE = Fire(15, 6, 0.6), Fire(15, 4, 0.4)
 RAY_EVERY, TRACKER_EVERY = 4, 3
 """Which rounds run under Ray, and which have an MLflow server that may be hit."""
 SEED = 20_261_130

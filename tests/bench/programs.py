@@ -13,9 +13,10 @@ PROGRAMS = sorted(path.stem for path in (ROOT / "bench").glob("*.py"))
 OF_FAULTS = ("faults", "kill_matrix", "launches")
 """Those that end or cut something again and again; they are dear, and a file of their own."""
 
-DEAR = ("cluster", "remote", "replay")
+DEAR = ("cluster", "overhead", "remote", "replay")
 """Those that only say here what they would measure: tests of their own run the same parts, several
-hosts in tests/e2e, cut links in tests/orchestrator/remote, the real drafter in tests/contracts."""
+hosts and both drivers in tests/e2e, cut links in tests/orchestrator/remote, the real drafter in
+tests/contracts and tests/sweeps/drafting."""
 
 
 @cache

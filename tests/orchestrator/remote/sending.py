@@ -35,7 +35,8 @@ class Desk:
         """Furnish a folder: an inventory that loses patience with a dead link early."""
         folder.mkdir(exist_ok=True)
         scale = {"time_scale": 200.0, "limits": LIMITS, "folder": str(root)}
-        lan.write_inventory(folder / "hosts.toml", host, **{**scale, **told})
+        names = [name for name in (host, lan[host].jump) if name]
+        lan.write_inventory(folder / "hosts.toml", *names, **{**scale, **told})
         return cls(folder, lan[host], Place(root))
 
     def notes(self) -> list[RunNote]:

@@ -21,21 +21,26 @@ import pytest
 from infra.reaper import all_tags
 from orchestrator.exit_codes import BAD_INPUT, DONE, INTERRUPTED, NOT_READY
 from orchestrator.state import State
-from tests.infra.ssh.lan import Lan
+from tests.infra.ssh.lan import INNER, Lan
 from tests.orchestrator.remote.sending import Desk, results, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-CUTS = 3
+CUTS = 2
 SECRET = "hf-secret-of-mine"
 SWEEP = ("--host", "gpu1", "--driver", "serial")
+BEHIND = ("--host", INNER, "--driver", "serial")
+"""Through a jump host."""
 
 
 @pytest.fixture
-def desk(lan: Lan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def desk(
+    lan: Lan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Desk]:
     """Lend a desk with an own state on the host; what it started there is ended."""
-    secrets = {"HF_TOKEN": "env:MY_HUB_TOKEN"}
-    made = Desk.at(tmp_path / "desk", lan, lan["gpu1"].folder / tmp_path.name, secrets=secrets)
+    host = getattr(request, "param", "gpu1")
+    root, secrets = lan[host].folder / tmp_path.name, {"HF_TOKEN": "env:MY_HUB_TOKEN"}
+    made = Desk.at(tmp_path / "desk", lan, root, host, secrets=secrets)
     monkeypatch.setenv("MY_HUB_TOKEN", SECRET)
     yield made
     for note in made.notes():
@@ -47,7 +52,7 @@ def desk(lan: Lan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def test_a_sweep_outlives_cut_links_and_its_follower_and_is_fetched_once(
     desk: Desk, lan: Lan
 ) -> None:
-    space = desk.space("cuts", trials=10)
+    space = desk.space("cuts", trials=8)
     luck = random.Random(8)
     with desk.typed("sweep", space, *SWEEP) as typed:
         typed.wait_for("trial   0")
@@ -70,7 +75,7 @@ def test_a_sweep_outlives_cut_links_and_its_follower_and_is_fetched_once(
         assert "best   " in attached.text
     assert len(desk.notes()) == 1
     there = results(desk.place.state)
-    assert [one["outcome"] for one in there.values()] == ["measured"] * 10
+    assert [one["outcome"] for one in there.values()] == ["measured"] * 8
     assert results(other.fetched) == there
     _is_whole_and_points_here(other.fetched)
     code, text = other.run("fetch", "--host", "gpu1")
@@ -124,12 +129,13 @@ def _is_whole_and_points_here(fetched: Path) -> None:
     assert any(folder.is_dir() for folder in folders)
 
 
+@pytest.mark.parametrize("desk", [INNER], indirect=True)
 def test_a_killed_driver_is_told_and_its_sweep_goes_on_until_it_is_stopped(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOT_FOR_HOSTS", "stays here")
     space = desk.space("killed", trials=40)
-    with desk.typed("sweep", space, *SWEEP) as typed:
+    with desk.typed("sweep", space, *BEHIND) as typed:
         typed.wait_for("trial  ")
         driver = desk.note().driver
         assert driver is not None
@@ -137,25 +143,25 @@ def test_a_killed_driver_is_told_and_its_sweep_goes_on_until_it_is_stopped(
         assert environ["HF_TOKEN"] == SECRET
         assert "NOT_FOR_HOSTS" not in environ
         # Whoever else may come is told who is there.
-        code, text = desk.run("sweep", space, *SWEEP)
+        code, text = desk.run("sweep", space, *BEHIND)
         assert code == NOT_READY, text
-        assert "gpu1 is busy with a sweep of killed.py, started by" in text
+        assert f"{INNER} is busy with a sweep of killed.py, started by" in text
         os.kill(driver.pid, signal.SIGKILL)
         assert typed.ends() == NOT_READY, typed.text
         assert "its driver was killed by signal 9" in typed.text
     swept = set(State(desk.place.state).sweep_ids())
     until(lambda: not swept & all_tags().keys(), lambda: f"left: {all_tags()}")
     before = results(desk.place.state)
-    with desk.typed("sweep", space, *SWEEP) as typed:
+    with desk.typed("sweep", space, *BEHIND) as typed:
         typed.wait_for("Continuing killed-")
         typed.wait_for("trial  ")
         typed.process.send_signal(signal.SIGINT)
         assert typed.ends() == INTERRUPTED
-        assert "The sweep goes on on gpu1" in typed.text
+        assert f"The sweep goes on on {INNER}" in typed.text
     assert desk.note().is_running
-    assert desk.run("stop", "--host", "gpu1")[0] == DONE
+    assert desk.run("stop", "--host", INNER)[0] == DONE
     assert not desk.note().is_running
-    code, text = desk.run("attach", "--host", "gpu1")
+    code, text = desk.run("attach", "--host", INNER)
     assert code == INTERRUPTED, text
     assert len(results(desk.fetched)) > len(before)
     assert not swept & all_tags().keys()
@@ -167,9 +173,9 @@ def test_a_killed_driver_is_told_and_its_sweep_goes_on_until_it_is_stopped(
 def _an_edit_is_met_there_with_advice_in_the_words_that_were_typed(desk: Desk, space: str) -> None:
     path = desk.folder / space
     path.write_text(path.read_text().replace('"LL"', '"Simple"'))
-    code, text = desk.run("sweep", space, *SWEEP)
+    code, text = desk.run("sweep", space, *BEHIND)
     assert code == BAD_INPUT, text
-    assert f"sweep {space} {' '.join(SWEEP)} --continue" in text
+    assert f"sweep {space} {' '.join(BEHIND)} --continue" in text
 
 
 def test_what_the_host_refuses_is_told_here(desk: Desk) -> None:
