@@ -128,6 +128,7 @@ def print_summary(
     if status == "interrupted":
         _say(f"next   {command_again(space_file, Wish.RESUME)}")
     _say(f"next   python -m orchestrator trials --sweep {sweep_id}{folder}")
+    _say(f"       python -m orchestrator report{folder}")
     _say(f"       python -m orchestrator ui{folder}")
     allow = " --allow-emulated" if word else ""
     _say(f"       python -m orchestrator export --sweep {sweep_id}{folder}{allow}")

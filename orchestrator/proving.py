@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.choices import Driver
@@ -30,6 +31,8 @@ from sweeps.search.evidence import Reading
 if TYPE_CHECKING:
     from orchestrator.cluster.lent import Cluster
 
+_ZONE_STEP = 0.005
+"""A zone that nobody names is rounded up to this."""
 _LIKELY_MEASURING = 0.005**2
 """Variance of the measuring of one start (assumption, where the export says nothing)."""
 
@@ -52,8 +55,10 @@ class Proving:
         self._first, self._other = subjects[0], subjects[1] if len(subjects) > 1 else None
         self._plan = ProofPlan(state, subjects, choice, cluster)
         self.notes = self._plan.notes
-        sealed = float(self._first.record["zone_fraction"])
-        self.zone_fraction = sealed if choice.within is None else choice.within
+        self._sealed = float(self._first.record["zone_fraction"])
+        """The indifference of the sweep."""
+        shown = math.ceil(self._least / _ZONE_STEP) * _ZONE_STEP
+        self.zone_fraction = max(self._sealed, shown) if choice.within is None else choice.within
 
     @property
     def emulated(self) -> bool:
@@ -63,18 +68,19 @@ class Proving:
     @property
     def forecast(self) -> str:
         """Say what so many starts can show."""
-        fixed, sides = self._exported(), 1 if self._is_plain_verify else 2
-        measuring = _measuring(fixed)
-        least = detectable(self._spread, measuring, fixed, sides, self._choice.starts)
         text = (
             f"{len(self._plan.trials)} starts can mostly show that two figures are alike within"
-            f" {percent(least)}; the zone is {percent(self.zone_fraction)}"
+            f" {percent(self._least)}; the zone is {percent(self.zone_fraction)}"
         )
-        if least <= self.zone_fraction:
-            return text
-        needed = starts_needed(self.zone_fraction, self._spread, measuring, fixed, sides)
-        more = f"--starts {needed}" if needed else "a wider zone, --within"
-        return f"{text}: this may end undecided, {more} would do"
+        if self._least > self.zone_fraction:
+            needed = self._starts_for(self.zone_fraction)
+            more = f"--starts {needed}" if needed else "a wider zone, --within"
+            return f"{text}: this may end undecided, {more} would do"
+        if self._choice.within is None and self.zone_fraction > self._sealed:
+            needed = self._starts_for(self._sealed)
+            more = f"--starts {needed} would show that" if needed else "no --starts would show that"
+            return f"{text}, as the sweep's indifference is {percent(self._sealed)} and {more}"
+        return text
 
     def run(self) -> Proof:
         """Make the starts and judge them. Ctrl-C ends it as it ends a sweep."""
@@ -105,6 +111,24 @@ class Proving:
     def _spread(self) -> Spread:
         fraction, weight = self._first.record["launch_spread"]
         return Spread(float(fraction), float(weight))
+
+    @cached_property
+    def _least(self) -> float:
+        """The narrowest zone that the starts can mostly show."""
+        fixed = self._exported()
+        return detectable(
+            self._spread, _measuring(fixed), fixed, self._fresh_sides, self._choice.starts
+        )
+
+    def _starts_for(self, zone_fraction: float) -> int | None:
+        fixed = self._exported()
+        return starts_needed(
+            zone_fraction, self._spread, _measuring(fixed), fixed, self._fresh_sides
+        )
+
+    @property
+    def _fresh_sides(self) -> int:
+        return 1 if self._is_plain_verify else 2
 
     @property
     def _is_plain_verify(self) -> bool:

@@ -157,12 +157,27 @@ def test_the_gain_is_judged_with_plain_decode_beside_it(swept: Path) -> None:
 def test_a_narrow_zone_stays_undecided_and_says_so_beforehand(swept: Path) -> None:
     state = State(swept / "state")
     subject = subject_of(str(swept / "fast.sh"), state, edited=False)
-    proving = Proving(state, [subject], replace(WIDE, within=None, starts=1))
-    assert proving.zone_fraction == 0.01
+    proving = Proving(state, [subject], replace(WIDE, within=0.01, starts=1))
     assert "this may end undecided, a wider zone" in proving.forecast
     proof = proving.run()
     assert proof.exit_code == UNDECIDED
     assert "no number of starts would tell" in next(lines(proof, Path(".sweeps")))
+
+
+def test_the_zone_that_nobody_names_is_one_that_the_starts_can_decide(swept: Path) -> None:
+    proof = _prove(swept, replace(WIDE, within=None), "fast.sh")
+    assert proof.exit_code == DONE, list(lines(proof, Path(".sweeps")))
+    state = State(swept / "state")
+    subject = subject_of(str(swept / "fast.sh"), state, edited=False)
+    zones = [
+        Proving(state, [subject], replace(WIDE, within=None, starts=n)).zone_fraction
+        for n in (1, 2, 8)
+    ]
+    assert zones == sorted(zones, reverse=True)
+    assert all(zone >= 0.01 and (zone * 200) == pytest.approx(round(zone * 200)) for zone in zones)
+    assert proof.zone_fraction == zones[1]
+    told = Proving(state, [subject], replace(WIDE, within=None)).forecast
+    assert "the sweep's indifference is 1 %" in told
 
 
 def test_a_plan_that_cannot_start_has_no_figure(swept: Path) -> None:
