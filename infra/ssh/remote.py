@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import paramiko
+from paramiko.ssh_exception import SSHException
 
 from infra.inventory import HostEntry, Inventory
 from infra.remote import (
@@ -36,6 +37,8 @@ from infra.ssh.tunnel import forwarded
 
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 10.0
+_FATE_S = 0.5
+"""Wall seconds after which a link that ended is known to have ended."""
 _CALLS_AT_ONCE = 5
 """Short ones; sshd opens ten channels by default, and streams need theirs."""
 _HASH_S = 1800.0
@@ -246,20 +249,20 @@ class SshRemote:
         repeatable: bool = False,
     ) -> _T:
         """Do something over the connection; again over a new one, if that can do no harm."""
-        until_s = time.monotonic() + deadline_s
+        until_s, pause_s = time.monotonic() + deadline_s, 0.0
         while True:
             connection = self._live()
             try:
                 with self._calls:
                     return once(connection.last)
-            except UnsentError as error:
-                self._give_up(connection)
-                if time.monotonic() >= until_s:
-                    raise LinkLostError(f"{self._name}: {error}") from error
             except LinkLostError as error:
                 self._give_up(connection)
-                if not repeatable or time.monotonic() >= until_s:
+                harmless = repeatable or isinstance(error, UnsentError)
+                if not harmless or time.monotonic() + pause_s >= until_s:
                     raise LinkLostError(f"{self._name}: {error}") from error
+            # A link that comes up and is lost again each time is not hammered.
+            self._closed.wait(pause_s)
+            pause_s = min(2 * pause_s or _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
 
     def _give_up(self, connection: Connection) -> None:
         with self._lock:
@@ -286,7 +289,7 @@ class SshRemote:
         def over(transport: paramiko.Transport) -> _T:
             with (
                 translated(f"{self._name}: {what}"),
-                _file_channel(transport, self._limits.lost_after_s) as sftp,
+                _file_channel(transport, self._name, self._limits.lost_after_s) as sftp,
             ):
                 return once(Transfer(sftp, self._hash))
 
@@ -310,8 +313,17 @@ def _with_hidden(line: str, stdin: bytes, hidden: Mapping[str, str] | None) -> t
 
 
 @contextmanager
-def _file_channel(transport: paramiko.Transport, answer_s: float) -> Iterator[paramiko.SFTPClient]:
-    sftp = paramiko.SFTPClient.from_transport(transport)
+def _file_channel(
+    transport: paramiko.Transport, name: str, answer_s: float
+) -> Iterator[paramiko.SFTPClient]:
+    try:
+        sftp = paramiko.SFTPClient.from_transport(transport)
+    except (SSHException, EOFError) as error:
+        transport.join(_FATE_S)
+        if not transport.is_active():
+            raise
+        mend = "put `Subsystem sftp internal-sftp` into its sshd_config"
+        raise TransferError(f"{name}: the SSH server there takes no files: {mend}") from error
     channel = sftp.get_channel() if sftp else None
     if sftp is None or channel is None:
         raise LinkLostError("no channel for files could be opened")

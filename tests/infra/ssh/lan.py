@@ -160,7 +160,7 @@ class Node:
             run("tc", "qdisc", "del", "dev", self.link, "root")
 
     def start(self) -> None:
-        """Run its sshd, and wait until it answers."""
+        """Run its sshd; soon `is_answering`."""
         argv = ["ip", "netns", "exec", self.namespace, sshd_program(), "-D", "-e", "-f"]
         with (self.folder / "log").open("ab") as log:
             self._sshd = subprocess.Popen(

@@ -355,6 +355,28 @@ def test_each_fault_of_a_login_has_its_own_message(lan: Lan, tmp_path: Path) -> 
         remote(lan, port=2023).run(["true"])
 
 
+def test_a_server_that_takes_no_files_is_told_of_at_once(lan: Lan) -> None:
+    node = lan["gpu3"]
+    config = node.folder / "config"
+    text = config.read_text()
+    without = text.replace("Subsystem sftp internal-sftp\n", "")
+    assert without != text
+    try:
+        node.stop()
+        config.write_text(without)
+        node.start()
+        wait_until(node.is_answering, "its sshd")
+        with closing(remote(lan, "gpu3")) as host:
+            with pytest.raises(TransferError, match=r"gpu3.*Subsystem sftp"):
+                host.write("/tmp/never", b"")
+            assert host.run(["true"]).code == 0, "the connection is still used"
+    finally:
+        node.stop()
+        config.write_text(text)
+        node.start()
+        wait_until(node.is_answering, "its sshd again")
+
+
 def test_an_rsa_key_logs_in(lan: Lan, tmp_path: Path) -> None:
     node = lan["gpu3"]
     key = make_key(tmp_path / "rsa", "-t", "rsa", "-b", "2048", "-N", "")
