@@ -143,5 +143,6 @@ def serve_page(
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((LOOPBACK, port))
+        listening.listen()  # who is told of it now may come before the server does
         on_ready(f"http://{LOOPBACK}:{listening.getsockname()[1]}")
         Server(config).run(sockets=[listening])
