@@ -189,6 +189,8 @@ CASES: dict[str, tuple[str, ...]] = {
         "tests/orchestrator/test_space_file.py::"
         "test_sglang_without_gpus_is_refused_with_the_way_out",
         "tests/orchestrator/test_ray_driver.py::test_a_trial_that_waits_for_a_lost_host_is_ended",
+        "tests/orchestrator/test_cli.py::"
+        "test_a_trial_that_no_host_can_take_is_refused_before_anything_starts",
     ),
     "O-32": (  # resume loses the searcher or repeats finished work
         "tests/orchestrator/search/test_study.py::"

@@ -247,6 +247,18 @@ def test_clean_says_that_nothing_is_left(typed: Type, folder: Path) -> None:
     assert "Nothing was left" in typed("clean", cwd=folder).out
 
 
+def test_a_trial_that_no_host_can_take_is_refused_before_anything_starts(
+    typed: Type, folder: Path
+) -> None:
+    small = TINY.replace("HostSpec(", "HostSpec(gpus=2, ")
+    assert small != TINY
+    (folder / "small.py").write_text(small)
+    done = typed("sweep", "small.py", "--engine", "emulated", cwd=folder)
+    assert done.code == 2
+    assert "more ranks than GPUs" in done.err
+    assert not list(folder.glob(".sweeps/sweeps/*"))
+
+
 def test_emulate_answers_help_and_refuses_flags_as_sglang_does() -> None:
     refused = _orchestrator("emulate", "--model-path", "m", "--no-such-flag", "1")
     assert refused.returncode == 2
