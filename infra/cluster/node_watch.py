@@ -19,8 +19,8 @@ REFUSED_S = 6.0
 SILENT_S = 120.0
 """Wall seconds without any answer, as of a cut link."""
 LEAVE_S, ORPHAN_S = 15.0, 2.0
-"""Wall seconds to end when asked: with a head to take leave of, and without, which Ray would wait
-for."""
+"""Wall seconds to end when asked: with a head to take leave of; and without, which Ray would wait
+for, as for processes whose root has ended."""
 _LOOK_S = 2.0
 _KILLED_S = 5.0
 
@@ -67,7 +67,8 @@ def _ended(node: psutil.Popen, patience_s: float) -> int:
     with suppress(psutil.NoSuchProcess):
         tree += node.children(recursive=True)
         node.terminate()
-    _, left = psutil.wait_procs(tree, patience_s)
+    psutil.wait_procs([node], patience_s)
+    _, left = psutil.wait_procs(tree, ORPHAN_S)
     for process in left:
         with suppress(psutil.NoSuchProcess):
             process.kill()
