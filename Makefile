@@ -15,7 +15,7 @@ SPREAD := --dist loadfile
 # Slow tests also wait, for servers and for deadlines: three of them share two cores.
 SLOW_WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * len(os.sched_getaffinity(0)) + 1) // 2)')
 
-.PHONY: setup sweep sweep-real test check bench lock clean
+.PHONY: setup sweep sweep-real sglang test check bench lock clean
 .DEFAULT_GOAL := check
 
 setup: $(VENV)/.done
@@ -34,15 +34,16 @@ $(LOCK):
 sweep: setup
 	$(BIN)/python -m orchestrator sweep search_spaces/ngram.py --state-dir $(STATE)
 
-sweep-real: setup
-	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model
+sweep-real: sglang
 	$(BIN)/python -m orchestrator sweep search_spaces/cpu_tiny.py --state-dir $(STATE)
 
 # SGLang is built beside the checks, whose types take one core alone.
 test: setup
-	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model & built=$$!; \
-		$(MAKE) --no-print-directory check; checked=$$?; wait $$built && exit $$checked
+	$(MAKE) --no-print-directory -j2 check sglang
 	$(BIN)/python -m pytest -m slow -n $(SLOW_WORKERS) $(SPREAD) --no-loadscope-reorder --durations=15
+
+sglang: setup
+	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model
 
 check: setup
 	$(BIN)/ruff check .

@@ -32,7 +32,7 @@ from sweeps import Budget, Choice, EngineName, HostSpec, IntRange, Model, Sweep
 from sweeps.results import Estimate, Outcome, Phase, TrialResult
 
 ROOT = Path(__file__).parents[1]
-SIZES, QUICK_SIZES = (100, 1_000, 10_000), (100, 400)
+SIZES, QUICK_SIZES = (100, 1_000, 10_000), (100, 250)
 WINDOW = 50
 """Trials over which the cost of one is taken."""
 SAMPLES = 12

@@ -20,7 +20,7 @@ from reporting.program import Figures, run, spread
 
 ROOT = Path(__file__).parents[1]
 SPACE = "search_spaces/ngram.py"
-ROUNDS, QUICK_ROUNDS = 21, 5
+ROUNDS, QUICK_ROUNDS = 21, 3
 DEADLINE_S = 60.0
 
 COMMANDS = {
