@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import tempfile
 import time
 import warnings
@@ -49,12 +50,14 @@ _ENVIRONMENT = {
     "GIT_PYTHON_REFRESH": "quiet",
 }
 
+_SQLITE = "sqlite:///"
+_HALF_MADE = ".mlflow-new-"
 _PREFLIGHT_TEXT = "written to see whether files are taken"
 
 
 def sqlite_uri(path: Path) -> str:
     """Return the address of a store in a file, wherever it is used from."""
-    return f"sqlite:///{path.absolute()}"
+    return f"{_SQLITE}{path.absolute()}"
 
 
 class MlflowWriter:
@@ -224,8 +227,8 @@ def load_mlflow(uri: str) -> MlflowApi:
     _quiet("alembic", logging.WARNING)
     # It logs the error that it then raises, and the writer logs what is raised.
     _quiet("mlflow.store.db.utils", logging.CRITICAL)
-    if uri.startswith("sqlite:////"):
-        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    if uri.startswith(f"{_SQLITE}/"):
+        _make_whole(Path(uri.removeprefix(_SQLITE)))
     limits = Limits(
         # A changed name stands in the name of a tag too.
         name_chars=validation.MAX_ENTITY_KEY_LENGTH - len(NAME_TAG),
@@ -238,6 +241,24 @@ def load_mlflow(uri: str) -> MlflowApi:
     )
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     return MlflowApi(client, Metric, Param, RunTag, MlflowException, limits)
+
+
+def _make_whole(path: Path) -> None:
+    """Make a store beside its place, and put it there once it is whole.
+
+    One whose maker was killed between two steps of MLflow's schema could not be opened any more.
+    """
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f"{_HALF_MADE}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    from mlflow import MlflowClient
+
+    with tempfile.TemporaryDirectory(prefix=_HALF_MADE, dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        MlflowClient(tracking_uri=sqlite_uri(made)).search_experiments(max_results=1)
+        made.rename(path)
 
 
 def _quiet(name: str, level: int) -> None:

@@ -18,7 +18,7 @@ from typing import ClassVar
 import pytest
 
 from orchestrator.tracking.mlflow_store import DIED
-from orchestrator.tracking.mlflow_writer import MlflowWriter, check_store
+from orchestrator.tracking.mlflow_writer import MlflowWriter, check_store, load_mlflow
 from orchestrator.tracking.seam import Sample
 from sweeps.values import Value
 from tests.orchestrator.tracking import stores
@@ -317,3 +317,21 @@ def test_a_server_that_lets_nobody_in_loses_nothing_and_no_password_is_told(
     assert f"Basic {base64.b64encode(b'sam:canary-password').decode()}" in _Gate.came
     assert said is not None
     assert "canary" not in caplog.text + said
+
+
+def test_a_store_whose_maker_was_killed_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "mlflow.db"
+    code = "import sys; from orchestrator.tracking.mlflow_writer import *; load_mlflow(sys.argv[1])"
+    words = [sys.executable, "-c", code, f"sqlite:///{path}"]
+    with subprocess.Popen(words) as maker:
+
+        def is_half_made() -> bool:
+            return any(one.stat().st_size for one in path.parent.glob(f".*/{path.name}"))
+
+        _wait(lambda: is_half_made() or maker.poll() is not None)
+        maker.kill()
+    assert is_half_made()
+    assert not path.exists()
+    api = load_mlflow(f"sqlite:///{path}")
+    assert api.client.search_experiments()
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
