@@ -58,7 +58,7 @@ class TrialThread:
 
     def stop(self, order: StopOrder, wall_s: float) -> bool:
         """Order a stop and wait for the end; tell whether it came."""
-        self._order = self._order or order
+        self._take(order)
         self._thread.join(timeout=wall_s)
         return not self._thread.is_alive()
 
@@ -73,8 +73,13 @@ class TrialThread:
         now_s = time.monotonic()
         if self._order is None and now_s - self._looked_at_s > _LOOK_AT_FILE_S:
             self._looked_at_s = now_s
-            self._order = read_order(self._job)
+            self._take(read_order(self._job))
         return self._order
+
+    def _take(self, order: StopOrder | None) -> None:
+        """Keep the first order: one may be given while the other thread looks for one."""
+        with self._changed:
+            self._order = self._order or order
 
     def _run(self) -> None:
         try:

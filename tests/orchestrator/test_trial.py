@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from infra.local_host import LocalHost
 from infra.reaper import find_tagged
+from orchestrator import trial_thread
 from orchestrator.job import Purpose, StopKind, StopOrder, TrialJob, TrialProgress
 from orchestrator.tools import local_tools
 from orchestrator.trial import run_trial
@@ -23,6 +25,7 @@ from tests.sweeps.makers import SMALL, ngram, patient, plain
 pytestmark = pytest.mark.slow
 
 FAST = HostSpec(engine=EngineName.EMULATED, time_scale=200.0)
+_ORDER = StopOrder(StopKind.INTERRUPT, "enough")
 # Long enough answers that one arrives in several reads, whatever the scale.
 SWEEP = replace(
     SMALL, fixed={"tp_size": 8}, workload=replace(SMALL.workload, max_tokens=256, measure_s=1e6),
@@ -158,6 +161,20 @@ def test_an_order_to_stop_keeps_the_bound_and_the_rate(tmp_path: Path) -> None:
     assert result.value("decode_tok_s") is not None
 
 
+def test_an_order_that_comes_during_a_look_for_one_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread, given = TrialThread(_job(tmp_path, plain()), local_tools(FAST)), _ORDER
+
+    def look(job: TrialJob) -> None:
+        with suppress(RuntimeError):  # a thread that was not started cannot be waited for
+            thread.stop(given, wall_s=0.0)
+
+    monkeypatch.setattr(trial_thread, "read_order", look)
+    assert thread.order() == given
+    assert thread.order() == given
+
+
 @pytest.mark.timeout(300)
 def test_a_trial_in_a_thread_stops_while_its_server_still_loads(tmp_path: Path) -> None:
     slow = replace(FAST, time_scale=1.0)
@@ -165,7 +182,7 @@ def test_a_trial_in_a_thread_stops_while_its_server_still_loads(tmp_path: Path) 
     thread.start()
     while not any(p.phase is Phase.STARTING for p in thread.wait(5.0)):
         assert not thread.done
-    assert thread.stop(StopOrder(StopKind.INTERRUPT, "enough"), wall_s=200.0)
+    assert thread.stop(_ORDER, wall_s=200.0)
     result = thread.result()
     assert result.outcome is Outcome.CANCELLED, result.reason
     assert result.phase is Phase.STARTING
