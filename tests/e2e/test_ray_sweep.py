@@ -41,14 +41,18 @@ def _ctrl_c(process: subprocess.Popen[str]) -> None:
     os.killpg(process.pid, signal.SIGINT)
 
 
+def _terminate(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+
+
 def _hang_up(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGHUP)
 
 
 @pytest.mark.parametrize(
     ("end", "words"),
-    [(_ctrl_c, ()), (_hang_up, ("--driver", "serial"))],
-    ids=["ctrl-c", "a closed terminal"],
+    [(_ctrl_c, ()), (_terminate, ("--driver", "serial")), (_hang_up, ("--driver", "serial"))],
+    ids=["ctrl-c", "sigterm without ray", "a closed terminal"],
 )
 def test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial(
     tmp_path: Path, end: Callable[[subprocess.Popen[str]], None], words: tuple[str, ...]
