@@ -10,12 +10,7 @@ from numpy.typing import NDArray
 from sweeps.config import Config
 from sweeps.intervals import Interval, from_log
 from sweeps.prediction.cost_fit import CostFit
-from sweeps.search.beliefs import (
-    TRIAL_ACCEPT_VARIANCE,
-    TRIAL_CYCLE_VARIANCE,
-    Models,
-    Outlook,
-)
+from sweeps.search.beliefs import TRIAL_ACCEPT_VARIANCE, TRIAL_CYCLE_VARIANCE, Models, Outlook
 from sweeps.search.evidence import Evidence
 from sweeps.search.gaussian import Floats
 

@@ -12,10 +12,7 @@ import numpy as np
 
 from sweeps.config import Config
 from sweeps.results import TrialResult
-from sweeps.search.beliefs import (
-    Outlook,
-    expected_gain,
-)
+from sweeps.search.beliefs import Outlook, expected_gain
 from sweeps.search.brief import (
     DECODE,
     NO_FORESIGHT,

@@ -28,7 +28,7 @@ from tests.contracts import passes
 from tests.contracts.fidelity.differences import Difference, compare, known_differences
 from tests.contracts.fidelity.exchanges import EXCHANGES, IDS, PROMPT, TOKENS, Exchange
 from tests.contracts.fidelity.peer import LIMIT_S, Json, Peer, chat
-from tests.contracts.fidelity.replays import VERSION, histograms
+from tests.contracts.fidelity.replays import COMMON, VERSION, histograms
 from tests.contracts.fidelity.scenes import SCENES
 from tests.contracts.fidelity.servers import (
     DRAFT_TOKENS,
@@ -382,13 +382,8 @@ def _histogram(drafter: Drafter, told: Replayed) -> list[int]:
 
 def test_our_drafter_takes_the_steps_of_the_real_one(replayed: list[Replayed]) -> None:
     given: dict[str, Value] = {
-        "model_path": "m",
-        "tp_size": 1,
-        "disable_overlap_schedule": True,
-        "speculative_algorithm": "NGRAM",
-        "speculative_num_draft_tokens": DRAFT_TOKENS,
-        "speculative_ngram_capacity": 100_000,
-    }
+        "model_path": "m", "tp_size": 1, **COMMON, "speculative_num_draft_tokens": DRAFT_TOKENS,
+    }  # fmt: skip
     drafter = make_drafter(make_settings(given, {}, VERSION), TRUTHS["M"])
     ours = [_histogram(drafter, told) for told in replayed]
     assert ours == [told.histogram for told in replayed]
