@@ -51,8 +51,7 @@ sweep = Sweep(
     model=Model("some/model"),
     axes=[
         Choice("speculative_algorithm", [None, "NGRAM"]),
-        IntRange("speculative_num_draft_tokens", 2, 16, NGRAM),
-        IntRange("speculative_ngram_max_bfs_breadth", 1, 2, NGRAM),
+        IntRange("speculative_num_draft_tokens", 2, 32, NGRAM),
     ],
     fixed={{"tp_size": 8}},
     workload=Workload(max_tokens=256, measured_prompts=4, cold_prompts=1, ignore_eos=True),

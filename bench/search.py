@@ -12,7 +12,7 @@ accept length of what drafts.
 - `…_near_…`: share of sweeps whose recommendation is within 2 % of the best.
 - `speculation` and `plain`: worlds where it wins by more than 2 %.
 - `predicted` knows accept lengths by replay, `ours` does not, and `smooth` does not take step times
-  apart either.
+  apart either. `screened` is `predicted` after the screening of all-reduces, whose GPU-hours count.
 - `…_gain_error_…`: mean error of the reported gain; `…_gain_covered_…`: share of its 95 % intervals
   that hold the truth. `…_good_stopped_…`: share of the trials of
   configurations within 2 % of the best that early stopping ended.
@@ -40,6 +40,7 @@ from search_worlds.accept import FULL, OUT, QUICK, Grid, accept_table, keep
 from search_worlds.hosts import PROMPTS, Setting, main_settings, random_setting
 from search_worlds.recorded import Recorded
 from search_worlds.scoring import CAP_STARTS, NEVER_GPU_HOURS, Score, sweep
+from search_worlds.screened import gpu_hours, screened
 from search_worlds.strategies import Asha, Listed, Ours, Staged, Strategy, floor, grid
 from search_worlds.trials import draw
 from search_worlds.world import World
@@ -58,9 +59,10 @@ SEEDS_PER_WORLD_OF_OTHERS = 3
 RECORDED = 2
 """Raise it when worlds, noise or the other strategies change: their sweeps are kept."""
 STRATEGIES = (
-    "predicted", "ours", "smooth", "tpe", "tpe_stop", "asha", "random", "staged", "grid", "floor",
+    "screened", "predicted", "ours", "smooth",
+    "tpe", "tpe_stop", "asha", "random", "staged", "grid", "floor",
 )  # fmt: skip
-OWN = ("predicted", "ours", "smooth")
+OWN = ("screened", "predicted", "ours", "smooth")
 """What changes with the code, so that its sweeps are not kept."""
 WINS = 0.02
 WORKERS = 2
@@ -146,13 +148,15 @@ def perform(task: Task) -> list[Score]:
     if task.strategy not in OWN and path.is_file():
         return [Score(**score) for score in json.loads(path.read_text())]
     world = World(task.setting, task.grid)
-    scores = [
-        sweep(world, _strategy(task.strategy, world, seed), task.strategy, seed, CAP_STARTS)
-        for seed in task.seeds
-    ]
+    scores = [_score(task.strategy, world, seed) for seed in task.seeds]
     if task.strategy not in OWN and task.grid == FULL:
         keep(path, [asdict(score) for score in scores])
     return scores
+
+
+def _score(name: str, world: World, seed: int) -> Score:
+    spent = gpu_hours(screened(world, seed)) if name == "screened" else 0.0
+    return sweep(world, _strategy(name, world, seed), name, seed, CAP_STARTS, spent)
 
 
 def show(scores: Sequence[Score], strategies: Iterable[str]) -> None:
@@ -188,6 +192,9 @@ def _strategy(name: str, world: World, seed: int) -> Strategy:
     match name:
         case "ours":
             return Ours(world, seed, CAP_STARTS, Foresight())
+        case "screened":
+            known = Foresight(Recorded(world, seed), all_reduces=screened(world, seed))
+            return Ours(world, seed, CAP_STARTS, known)
         case "predicted":
             return Ours(world, seed, CAP_STARTS, Foresight(Recorded(world, seed)))
         case "smooth":

@@ -4,17 +4,20 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from infra.probing.cache import read_facts
 from infra.sglang.flags import NEWEST
 from orchestrator.choices import HostChoice
 from orchestrator.commands import load
 from orchestrator.files import read_json
 from orchestrator.recorded import recorded_accepts
+from orchestrator.screening import timed_all_reduces
 from orchestrator.search.known import KnownHost, KnownRules
 from orchestrator.state import State
 from sweeps.hosts import HostSpec
+from sweeps.prediction.all_reduces import NOT_TIMED, AllReduces
 from sweeps.prediction.prediction import Prediction, predict
 from sweeps.prediction.profile import PUBLISHED, HostProfile, profile_of
-from sweeps.prediction.source import NOTHING_KNOWN, AcceptSource
+from sweeps.prediction.source import NOTHING_KNOWN
 from sweeps.problems import BadInputError, Problem
 from sweeps.results import TrialResult
 from sweeps.search.brief import Foresight, Objective
@@ -31,8 +34,10 @@ def predict_space(
     known = PUBLISHED if profile is None else read_profile(profile)
     host = sweep.hosts[0]
     source = NOTHING_KNOWN if recording is None else recorded_accepts(recording, sweep, host)
-    planner = planner_of(sweep, host, source, known)
-    results = trials_like(State(state_dir), sweep, host)
+    state = State(state_dir)
+    foresight = Foresight(source, known, _screened(state, host))
+    planner = planner_of(sweep, host, foresight)
+    results = trials_like(state, sweep, host)
     found = predict(planner, results, known, planner.plain, host=host.name, emulated=host.emulated)
     if found is None:
         name = sweep.objective.metric
@@ -42,16 +47,20 @@ def predict_space(
     return found
 
 
-def planner_of(
-    sweep: Sweep, host: HostSpec, source: AcceptSource, profile: HostProfile | None
-) -> Planner:
+def planner_of(sweep: Sweep, host: HostSpec, foresight: Foresight) -> Planner:
     """Make the planner of a sweep, as far as it is known without looking at its hosts."""
     rules = KnownRules(sweep, [KnownHost(host.name, host.version or NEWEST)])
     goal = Objective(sweep.objective.metric, sweep.objective.higher_is_better)
     return Planner(
         sweep.space, canonical=rules.canonical, refusal=rules.refusal, seed=sweep.seed,
-        objective=goal, taste=sweep.taste, foresight=Foresight(source, profile),
+        objective=goal, taste=sweep.taste, foresight=foresight,
     )  # fmt: skip
+
+
+def _screened(state: State, host: HostSpec) -> AllReduces:
+    """Return the all-reduces of the host that was probed last under this name."""
+    facts = read_facts(state.host_folder(host.name))
+    return timed_all_reduces(state, {host.name: facts.fingerprint}) if facts else NOT_TIMED
 
 
 def trials_like(state: State, sweep: Sweep, host: HostSpec) -> Sequence[TrialResult]:

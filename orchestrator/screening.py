@@ -19,6 +19,7 @@ from orchestrator.state import State, new_sweep_id
 from orchestrator.tools import gpu_view
 from sweeps.config import Config
 from sweeps.hosts import HostSpec
+from sweeps.prediction.all_reduces import NOT_TIMED, AllReduces
 from sweeps.screening import (
     STEP_TOKENS,
     Place,
@@ -94,6 +95,14 @@ def read_screening(state: State, host: str, fingerprint: str) -> Screening | Non
         return None
     told = {**data, "screened": tuple(Screened.from_data(one) for one in data["screened"])}  # type: ignore[attr-defined] # from as_data
     return Screening(**{**told, "not_screened": tuple(data["not_screened"])})  # type: ignore[arg-type] # from as_data
+
+
+def timed_all_reduces(state: State, fingerprints: Mapping[str, str]) -> AllReduces:
+    """Return the all-reduces of the first host that was screened, and still is what it was."""
+    for host, fingerprint in fingerprints.items():
+        if screening := read_screening(state, host, fingerprint):
+            return AllReduces(screening.screened)
+    return NOT_TIMED
 
 
 def refusals(state: State, fingerprints: Mapping[str, str]) -> Callable[[Config], str]:

@@ -31,8 +31,8 @@ def print_screening(found: Screening) -> None:
     for name in found.not_screened:
         console.print(f"{name} was not screened: only a server of SGLang shows what it does.")
     console.print(
-        "An all-reduce is a part of a step: a sweep measures what becomes of tok/s. "
-        "It takes no setting that hangs or fails here."
+        "An all-reduce is a part of a step: a sweep measures what becomes of tok/s. It takes these "
+        "times for a start, and no setting that hangs or fails here."
     )
 
 

@@ -34,7 +34,7 @@ from orchestrator.rebuild import recover
 from orchestrator.recorder import accept_source
 from orchestrator.refusals import bad_option, locked
 from orchestrator.reviews import sweep_review
-from orchestrator.screening import refusals
+from orchestrator.screening import refusals, timed_all_reduces
 from orchestrator.search.known import KnownHost, KnownRules
 from orchestrator.search.study import StudySearch
 from orchestrator.signals import Interrupts
@@ -54,6 +54,7 @@ from sweeps.again import to_try_again
 from sweeps.definition import definition
 from sweeps.problems import BadInputError, Problem
 from sweeps.results import TrialResult
+from sweeps.search.brief import Foresight
 from sweeps.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -245,9 +246,10 @@ def _driven(
     hosts = [KnownHost(name, found.version, found.machine) for name, found in facts.items()]
     fingerprints = {name: found.fingerprint for name, found in facts.items()}
     screened = refusals(state, fingerprints)
-    guide = KnownRules(
-        sweep, hosts, lambda c: health.why_closed(c) or screened(c), _accepts(sweep, state)
+    foresight = Foresight(
+        _accepts(sweep, state), all_reduces=timed_all_reduces(state, fingerprints)
     )
+    guide = KnownRules(sweep, hosts, lambda c: health.why_closed(c) or screened(c), foresight)
     search = StudySearch(
         sweep, state.study_path, sweep_id, results, guide,
         again=to_try_again(results, RETRYABLE), first_number=state.next_number(sweep_id),

@@ -14,7 +14,7 @@ from sweeps.search.roles import Role, role_of
 from sweeps.space import Space
 from sweeps.values import Value
 
-STEP_TOKENS = (1, 2, 4, 8, 16, 32)
+STEP_TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Tokens of a verify step whose all-reduces are timed."""
 
 HELPS = 0.01

@@ -51,11 +51,13 @@ class Score:
         return self.regret <= NEAR
 
 
-def sweep(world: World, strategy: Strategy, name: str, seed: int, starts: int) -> Score:
-    """Drive a sweep to its end, or to so many starts."""
+def sweep(
+    world: World, strategy: Strategy, name: str, seed: int, starts: int, before_gpu_hours: float
+) -> Score:
+    """Drive a sweep to its end, or to so many starts, after what was spent before it."""
     rng = np.random.default_rng([seed, 77])
     best = world.best[0]
-    hours, slowest, good, stopped = 0.0, 0.0, 0, 0
+    hours, slowest, good, stopped = before_gpu_hours, 0.0, 0, 0
     path: list[tuple[float, Config]] = []
     purposes: dict[str, int] = {}
     for number in range(starts):

@@ -120,7 +120,7 @@ class World:
         key = (algorithm, width, serving)
         found = self._cycles.get(key)
         if found is None:
-            settings = _settings(self.setting.space, algorithm, serving)
+            settings = settings_of(self.setting.space, algorithm, serving)
             found = self._cycles[key] = _cycle_of(self.setting.truth, settings, width)
         return found
 
@@ -156,7 +156,7 @@ def _cycle_of(truth: HostTruth, settings: Settings, width: int) -> float:
 
 
 @cache
-def _settings(space: str, algorithm: str | None, serving: Config) -> Settings:
+def settings_of(space: str, algorithm: str | None, serving: Config) -> Settings:
     """Resolve what decides a step's time, as the emulated server does; the width comes later."""
     wide = {"NGRAM": {_NGRAM[0]: 4}, "EAGLE3": {"speculative_num_steps": 3}}
     extra: dict[str, Value] = {"speculative_algorithm": algorithm, **wide.get(algorithm or "", {})}

@@ -8,7 +8,7 @@ from infra.sglang.inert import collapse, partly_inert
 from infra.sglang.joint_rules import broken_rules
 from sweeps.axes import Axis
 from sweeps.config import Config
-from sweeps.prediction.source import NOTHING_KNOWN, AcceptSource
+from sweeps.search.brief import Foresight
 from sweeps.sweep import Sweep
 from sweeps.values import Value
 
@@ -36,7 +36,7 @@ class KnownRules:
     hosts: Sequence[KnownHost]
     closed: Callable[[Config], str] = lambda config: ""
     """Says why a configuration is not tried again; empty where it may be."""
-    accepts: AcceptSource = NOTHING_KNOWN
+    foresight: Foresight = field(default_factory=Foresight)
     _canonical: dict[Config, Config] = field(default_factory=dict)
     _refusals: dict[Config, str] = field(default_factory=dict)
 

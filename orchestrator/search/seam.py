@@ -5,8 +5,8 @@ from typing import Protocol
 
 from orchestrator.job import Purpose
 from sweeps.config import Config
-from sweeps.prediction.source import NOTHING_KNOWN, AcceptSource
 from sweeps.results import TrialResult
+from sweeps.search.brief import Foresight
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Guide(Protocol):
     """What is known of configurations without measuring them."""
 
     @property
-    def accepts(self) -> AcceptSource:
-        """Return who knows accept lengths."""
+    def foresight(self) -> Foresight:
+        """Return what is known of accept lengths and step times."""
         ...
 
     def canonical(self, config: Config) -> Config:
@@ -41,7 +41,7 @@ class Guide(Protocol):
 class NoGuide:
     """Knows nothing."""
 
-    accepts: AcceptSource = NOTHING_KNOWN
+    foresight = Foresight()
 
     def canonical(self, config: Config) -> Config:
         """Return it as it is."""

@@ -30,7 +30,7 @@ from sweeps.config import Config
 from sweeps.definition import definition, study_key
 from sweeps.results import Outcome, TrialResult
 from sweeps.sampling import valid_samples
-from sweeps.search.brief import NO_FORESIGHT, Foresight, Limits, Objective
+from sweeps.search.brief import NO_FORESIGHT, Limits, Objective
 from sweeps.search.planner import Planner
 from sweeps.search.steps import Step
 from sweeps.sweep import FACTORISED, Sweep
@@ -141,7 +141,7 @@ class StudySearch:
             limits=Limits(sweep.budget.trials, sweep.budget.gpu_hours),
             objective=Objective(sweep.objective.metric, sweep.objective.higher_is_better),
             taste=sweep.taste,
-            foresight=Foresight(self._guide.accepts) if sweep.prediction else NO_FORESIGHT,
+            foresight=self._guide.foresight if sweep.prediction else NO_FORESIGHT,
         )
 
     def _planned(self, planner: Planner) -> Proposal | None:

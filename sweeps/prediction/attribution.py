@@ -38,8 +38,11 @@ class Attribution:
     telling: Telling | None
     """None where nothing that may be started would tell."""
     communication: Interval | None
-    """Share of the cycle at the default that other settings of communication were seen to save: at
-    least so much of it is communication. None: unattributed, no contrast was measured."""
+    """Share of the cycle at the default that is all-reduces, where these were timed; else what
+    other settings of communication were seen to save: at least so much of it is communication.
+    None: unattributed, no contrast was measured."""
+    timed: bool = False
+    """Whether all-reduces were timed."""
 
     def as_data(self) -> dict[str, object]:
         """Return plain data, for JSON."""
@@ -53,6 +56,7 @@ class Attribution:
             "communication_share": share and {
                 "value": share.value, "low": share.low, "high": share.high,
             },
+            "all_reduces_timed": self.timed,
         }  # fmt: skip
 
 
@@ -64,9 +68,11 @@ def attribute(fit: CostFit, algorithm: str, servings: Sequence[Config]) -> Attri
     largest = np.argmax(np.stack([shares[name] for name in names]), axis=0)
     odds = {name: float((largest == place).mean()) for place, name in enumerate(names)}
     ranked = dict(sorted(odds.items(), key=lambda item: -item[1]))
-    return Attribution(
-        ranked, _telling(fit, algorithm, servings, largest, names), _communication(fit)
-    )
+    telling = _telling(fit, algorithm, servings, largest, names)
+    reduced = fit.reduced_share(reference)
+    if reduced is not None:
+        return Attribution(ranked, telling, interval_of_draws(reduced), timed=True)
+    return Attribution(ranked, telling, _communication(fit))
 
 
 def _telling(

@@ -9,6 +9,10 @@ that grow evenly, `growth` weights of further experts, which saturates, and `jum
 changes with the size of the message. No part is negative, so that a wider step is never faster.
 Each draw refits data and expectations, both shaken by their own spread (randomise, then optimise),
 for places of the jumps that are as likely as the data make them. What is not bold multiplies.
+
+Where all-reduces were timed without a server, r_s(T) of them in those of one token at the default,
+a step has `reduced r_s(T)` besides: one number for all settings, which leaves base, slope and jump
+of a timed setting next to nothing to differ by.
 """
 
 import math
@@ -21,10 +25,11 @@ from numpy.typing import NDArray
 
 from sweeps.config import Config
 from sweeps.intervals import Interval
+from sweeps.prediction.all_reduces import NOT_TIMED, AllReduces, Changes, changes_of
 from sweeps.prediction.observations import Observation, Work
 from sweeps.prediction.small_effects import SmallEffects
 from sweeps.search.gaussian import Floats
-from sweeps.search.roles import KNOWN_COSTS, trait_of
+from sweeps.search.roles import cost_of, trait_of
 
 DRAWS = 300
 MOST_OBSERVED = 60
@@ -51,9 +56,16 @@ OFFSET, HOST, CHAIN = Part(0.05, 0.3), Part(0.1, 0.06), Part(0.06, 0.05)
 GROWTH, REQUEST = Part(0.6, 1.2), Part(0.02, 0.03)
 SLOPE_SPREAD = 0.06
 """Of the difference that a bold setting makes to the slope."""
+REDUCED = Part(0.4, 0.3)
+"""What all-reduces are of a plain step."""
+TIMED_BASE, TIMED_SLOPE, TIMED_JUMP = Part(0.0, 0.03), Part(0.0, 0.005), Part(0.0, 0.05)
+"""By what a setting that was timed differs more than its all-reduces do."""
+TOGETHER_SPREAD = 0.1
+"""More of that, where settings were timed, but not with each other."""
 OF_VERIFY, OF_TOKENS = "a cost of any verify", "a cost of each token, payload or compute"
 OF_EXPERTS, OF_JUMP = "weights of further experts", "a protocol that changes with the size"
-_SHARED = (OFFSET, HOST, HOST, CHAIN, GROWTH, REQUEST)
+OF_REDUCED = "all-reduces, as they were timed"
+_SHARED = (OFFSET, HOST, HOST, CHAIN, GROWTH, REQUEST, REDUCED)
 
 
 def growth(tokens: float) -> float:
@@ -75,6 +87,7 @@ class CostFit:
     """Bold settings that may be asked for; those that were measured are known anyway."""
     inert: frozenset[str] = frozenset()
     """Axes that were seen to do nothing."""
+    all_reduces: AllReduces = NOT_TIMED
     seed: int = 0
 
     def log_cycles(self, works: Sequence[Work]) -> Floats:
@@ -96,14 +109,25 @@ class CostFit:
         row = np.array(self._row(work))
         place = self._places[self.bold(work.serving)]
         row[3 * place] = 0.0
+        row[-1] -= self._units(work.serving, 1)
         taken = parts * row
         last = 3 * len(self._places)
-        return {
+        found = {
             OF_VERIFY: taken[:, last : last + 3].sum(axis=1),
             OF_TOKENS: taken[:, 3 * place + 1] + taken[:, last + 3],
             OF_EXPERTS: taken[:, last + 4],
             OF_JUMP: parts[:, 3 * place + 2] * (work.tokens > jumps[:, place]),
         }
+        timed = {OF_REDUCED: taken[:, -1]} if self.all_reduces.were_timed else {}
+        return {**found, **timed}
+
+    def reduced_share(self, work: Work) -> Floats | None:
+        """Return draws of how much of a step is all-reduces; None where none was timed."""
+        if not self.all_reduces.were_timed:
+            return None
+        parts, _ = self._drawn
+        cycles = np.exp(self.log_cycles([work])[:, 0]) / self.unit_ms
+        return np.asarray(parts[:, -1] * self._units(work.serving, work.tokens) / cycles)
 
     def bold(self, serving: Config) -> Config:
         """Return settings with what is not bold, or does nothing, at its default."""
@@ -128,7 +152,7 @@ class CostFit:
 
     @cached_property
     def _small(self) -> SmallEffects:
-        return SmallEffects(self.default, self.bold)
+        return SmallEffects(self.default, self.bold, self.all_reduces)
 
     @cached_property
     def _places(self) -> Mapping[Config, int]:
@@ -161,8 +185,14 @@ class CostFit:
         chain = float(work.algorithm in CHAINS)
         return [
             *row, drafts, drafts * (1 - chain), drafts * chain, chain * (work.width - 1),
-            growth(work.tokens), drafts * (work.batch - 1),
+            growth(work.tokens), drafts * (work.batch - 1), self._units(work.serving, work.tokens),
         ]  # fmt: skip
+
+    def _units(self, serving: Config, tokens: int) -> float:
+        return self.all_reduces.units(self._changes(serving), tokens)
+
+    def _changes(self, serving: Config) -> Changes:
+        return changes_of(serving, self.default, self.inert)
 
     @cached_property
     def _expected(self) -> tuple[Floats, Floats]:
@@ -177,25 +207,35 @@ class CostFit:
             rows.append(row / part.spread)
             wanted.append(part.mean / part.spread)
 
+        reduced, unit = count + len(_SHARED) - 1, self._units(self.default, 1)
         for serving, place in self._places.items():
             at = 3 * place
+            timed = self.all_reduces.knows_each(self._changes(serving)) and unit > 0
             if place == 0:
-                expect({0: 1.0}, BASE)
+                expect({0: 1.0, reduced: unit}, BASE)
                 expect({1: 1.0}, SLOPE)
+            elif timed:
+                expect({at: 1.0, 0: -1.0}, self._timed_base(serving))
+                expect({at + 1: 1.0, 1: -1.0}, TIMED_SLOPE)
             else:
                 cost, spread = self._change(serving)
-                expect({at: 1.0, 0: -math.exp(cost)}, Part(0.0, spread))
+                factor = math.exp(cost)
+                expect({at: 1.0, 0: -factor, reduced: unit * (1 - factor)}, Part(0.0, spread))
                 expect({at + 1: 1.0, 1: -1.0}, Part(0.0, SLOPE_SPREAD))
-            expect({at + 2: 1.0}, JUMP)
+            expect({at + 2: 1.0}, TIMED_JUMP if timed else JUMP)
         for place, part in enumerate(_SHARED):
             expect({count + place: 1.0}, part)
         return np.array(rows), np.array(wanted)
 
+    def _timed_base(self, serving: Config) -> Part:
+        together = self.all_reduces.knows(self._changes(serving))
+        return TIMED_BASE if together else Part(0.0, TIMED_BASE.spread + TOGETHER_SPREAD)
+
     def _change(self, serving: Config) -> tuple[float, float]:
         """Return what bold settings are expected to cost, and the spread of that."""
         changed = [(n, v) for n, v in serving.items() if self.default.get(n) != v]
-        cost = sum(KNOWN_COSTS.get(n, {}).get(v, trait_of(n).cost) for n, v in changed)
-        return cost, math.sqrt(sum(trait_of(n).spread ** 2 for n, _ in changed))
+        cost = sum(cost_of(name, value) for name, value in changed)
+        return cost, math.hypot(*(trait_of(name).spread for name, _ in changed))
 
     def _system(self, jumps: Sequence[float]) -> tuple[Floats, Floats]:
         """Return the rows of data and expectations, for a place of each curve's jump."""

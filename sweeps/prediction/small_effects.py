@@ -1,17 +1,21 @@
 """What multiplies a step time by a little: settings that are not bold, and what is unexplained."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sweeps.config import Config
+from sweeps.prediction.all_reduces import NOT_TIMED, AllReduces
 from sweeps.prediction.observations import Observation, Work
 from sweeps.search.gaussian import Floats
-from sweeps.search.roles import KNOWN_COSTS, trait_of
+from sweeps.search.roles import cost_of, trait_of
 
 OWN_SPREAD = 0.007
 """What each kind of step may have of its own, as a fraction."""
+TIMED_SPREAD = 0.006
+"""What a change of communication may do besides what its all-reduces, timed alone, say."""
 SURPRISE = 2.5
 """Standard deviations from the fit beyond which a step is its own: the measurement is trusted."""
 Effect = tuple[object, ...]
@@ -25,19 +29,16 @@ class SmallEffects:
     default: Config
     bold: Callable[[Config], Config]
     """Returns settings of communication with all that is not bold at its default."""
+    all_reduces: AllReduces = NOT_TIMED
 
     def cost(self, work: Work) -> float:
         """Return what the settings of a step are expected to cost."""
-        return sum(
-            KNOWN_COSTS.get(name, {}).get(value, trait_of(name).cost)  # type: ignore[call-overload] # values of settings
-            for name, value in self._changes(work)
-        )
+        changes = self._changes(work)
+        return sum(cost_of(*change) for change in changes if not self._is_timed(*change))
 
     def spread(self, work: Work) -> float:
         """Return how far from that they may be."""
-        changes = self._changes(work)
-        squares = sum(trait_of(name).spread ** 2 for name, _ in changes)
-        return float(np.sqrt(squares + OWN_SPREAD**2))
+        return math.hypot(OWN_SPREAD, *(self._spread_of(change) for change in self._changes(work)))
 
     def draws(
         self, works: Sequence[Work], observed: Sequence[Observation], residuals: Floats,
@@ -49,7 +50,7 @@ class SmallEffects:
         for work in [*(one.work for one in observed), *works]:
             for name in self._effects(work):
                 names.setdefault(name, len(names))
-        spreads = np.array([_spread_of(name) for name in names])
+        spreads = np.array([self._spread_of(name) for name in names])
         for one, off in zip(observed, residuals.mean(axis=0).tolist(), strict=True):
             # What no smooth cost explains is believed as it was measured.
             if abs(off) > SURPRISE * np.hypot(one.spread_fraction, OWN_SPREAD):
@@ -81,6 +82,12 @@ class SmallEffects:
         bold = self.bold(work.serving)
         return [(n, v) for n, v in work.serving.items() if bold.get(n) != v]
 
+    def _spread_of(self, effect: Effect) -> float:
+        if effect[0] == "own":
+            return OWN_SPREAD
+        name, value = effect
+        return TIMED_SPREAD if self._is_timed(str(name), value) else trait_of(str(name)).spread
 
-def _spread_of(effect: Effect) -> float:
-    return OWN_SPREAD if effect[0] == "own" else trait_of(str(effect[0])).spread
+    def _is_timed(self, name: str, value: object) -> bool:
+        """Tell whether a change is known by its all-reduces, so that it costs nothing besides."""
+        return self.all_reduces.knows_each(frozenset([(name, value)]))

@@ -100,7 +100,13 @@ def _of_cost(attribution: Attribution) -> Iterator[str]:
     parts = [f"{name} ({odds:.0%})".replace("%", " %") for name, odds in likely.items()]
     yield f"What a verify of {REFERENCE_TOKENS} tokens costs most for: {listed(parts)}."
     share = attribution.communication
-    if share is None or share.value <= 0:
+    if share is not None and attribution.timed:
+        low, high = share.low or 0.0, share.high or 1.0
+        yield (
+            f"{share.value:.0%} ({low:.0%} to {high:.0%}) of a verify at the default is"
+            " communication, by the all-reduces that were timed."
+        ).replace("%", " %")
+    elif share is None or share.value <= 0:
         yield "How much of a cycle is communication: unattributed, no contrast was measured."
     else:
         yield (

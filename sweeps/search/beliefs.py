@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.config import Config
+from sweeps.prediction.all_reduces import NOT_TIMED, AllReduces
 from sweeps.prediction.profile import HostProfile
 from sweeps.search.accepts import KNOWN_SPREAD, AcceptPrior
 from sweeps.search.cycles import CyclePrior
@@ -46,14 +47,14 @@ class Models:
     @classmethod
     def fit(
         cls, encoder: Encoder, evidence: Evidence, *, by_parts: bool = False,
-        profile: HostProfile | None = None,
+        profile: HostProfile | None = None, all_reduces: AllReduces = NOT_TIMED,
     ) -> "Models":  # fmt: skip
         """Condition both on the pooled readings of variants; step times by parts if so asked, with
-        what a profile knows of them."""
+        what a profile and a screening know of them."""
         variants = _most_telling(list(evidence.variants.values()))
         unpooled = accepts_differ(evidence)
         inert = inert_axes(encoder, evidence)
-        fit = fit_of(encoder, evidence, inert, profile) if by_parts else None
+        fit = fit_of(encoder, evidence, inert, profile, all_reduces) if by_parts else None
         times: StepTimes
         if fit is not None:
             times = PartedTimes(fit)

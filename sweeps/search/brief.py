@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sweeps.config import Config
+from sweeps.prediction.all_reduces import NOT_TIMED, AllReduces
 from sweeps.prediction.profile import HostProfile
 from sweeps.prediction.source import NOTHING_KNOWN, AcceptSource
 from sweeps.search.steps import Taste
@@ -30,11 +31,13 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """What is known before it is measured: accept lengths by replay, a host by its profile. `on`
-    has step times taken apart; switched off, beliefs are smooth in all settings."""
+    """What is known before it is measured: accept lengths by replay, a host by its profile, its
+    all-reduces by a screening. `on` has step times taken apart; switched off, beliefs are smooth
+    in all settings."""
 
     source: AcceptSource = NOTHING_KNOWN
     profile: HostProfile | None = None
+    all_reduces: AllReduces = NOT_TIMED
     on: bool = True
 
 

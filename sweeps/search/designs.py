@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sweeps.axes import Axis
 from sweeps.config import Config
+from sweeps.prediction.all_reduces import NOT_TIMED, AllReduces, changes_of
 from sweeps.search.encoding import values_of
 from sweeps.search.pool import PoolMaker
 from sweeps.search.roles import ALGORITHM, WANTED, Role, drafting_of, role_of, serving_of, trait_of
@@ -30,8 +31,8 @@ class Idea:
 class Designs:
     """The designs of one space."""
 
-    def __init__(self, space: Space, pool: PoolMaker) -> None:
-        self._space, self._pool = space, pool
+    def __init__(self, space: Space, pool: PoolMaker, all_reduces: AllReduces = NOT_TIMED) -> None:
+        self._space, self._pool, self._all_reduces = space, pool, all_reduces
         self.plain = space.plain()
         self.algorithms = tuple(self._algorithms())
         self.bold = tuple(self._bold_servings())
@@ -39,11 +40,14 @@ class Designs:
     def opening(self, inert: frozenset[str]) -> Iterator[Idea]:
         """Yield plain decode at each setting that replaces the transport, then a draft of each
         algorithm, as a person would set it, where such a setting works; else at another bold one.
+        Where all-reduces were timed without a server, the model knows better what to try first.
         """
         for name, serving in self.bold:
-            if trait_of(name).replaces:
+            if trait_of(name).replaces and not self._is_timed(serving):
                 why = f"plain decode with {name}: is it the transport that costs?"
                 yield from self._idea(self.plain, serving, Purpose.CONTRAST, why)
+        if self._all_reduces.were_timed:
+            return
         places = [(name, serving) for name, serving in self.bold if name not in inert]
         name, serving = places[0] if places else ("the default", serving_of(self.plain))
         for number, algorithm in enumerate(self.algorithms):
@@ -56,13 +60,16 @@ class Designs:
             yield from self.contrasts(inert)
 
     def contrasts(self, inert: frozenset[str]) -> Iterator[Idea]:
-        """Yield a short draft at the default and at each bold setting: the two costs of a verify,
-        its width and its transport, are told apart by them."""
+        """Yield a short draft at the default and at each bold setting, but for what was timed: the
+        two costs of a verify, its width and its transport, are told apart by them."""
         draft = next((d for a in self.algorithms if (d := self.seed_draft(a))), self.plain)
         for name, serving in [("default", serving_of(self.plain)), *self.bold]:
-            if name not in inert:
+            if name not in inert and not self._is_timed(serving):
                 why = f"a short draft with {name}: is it the width or the transport that costs?"
                 yield from self._idea(draft, serving, Purpose.CONTRAST, why)
+
+    def _is_timed(self, serving: Config) -> bool:
+        return self._all_reduces.knows(changes_of(serving, self.plain))
 
     def neighbours(self, leader: Config, drafts: Mapping[str, Config]) -> Iterator[Idea]:
         """Yield plain decode at the leader's communication, the leader with another algorithm, with

@@ -16,11 +16,10 @@ from sweeps.search.roles import (
     ALGORITHM,
     DRAFT_STEPS,
     DRAFT_TOKENS,
-    KNOWN_COSTS,
     Role,
+    cost_of,
     drafting_of,
     role_of,
-    trait_of,
     width_of,
 )
 from sweeps.space import Space
@@ -47,9 +46,7 @@ class Encoder:
         """What each value of a serving axis is expected to cost, by its code."""
         found = []
         for axis in self.serving_axes:
-            known, usual = KNOWN_COSTS.get(axis.name, {}), trait_of(axis.name).cost
-            costs = [0.0, *(known.get(value, usual) for value in values_of(axis))]
-            found.append(np.array(costs))
+            found.append(np.array([0.0, *(cost_of(axis.name, v) for v in values_of(axis))]))
         return tuple(found)
 
     @cached_property

@@ -58,7 +58,7 @@ class Planner:
         self._canonical, self._limits, self.taste = canonical, limits, taste
         self._metric = objective
         self._pool = PoolMaker(space, canonical, refusal, seed)
-        self._designs = Designs(space, self._pool)
+        self._designs = Designs(space, self._pool, foresight.all_reduces)
         self._encoder = Encoder(space, foresight.source)
         self.plain = canonical(space.plain())
         """Plain decode with nothing changed."""

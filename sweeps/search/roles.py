@@ -84,6 +84,12 @@ def trait_of(name: str) -> Trait:
     return next(trait for trait in TRAITS if fnmatchcase(name, trait.pattern))
 
 
+def cost_of(name: str, value: object) -> float:
+    """Return what a change of an axis to a value is expected to cost: a logarithm."""
+    known = KNOWN_COSTS.get(name, {}).items()
+    return next((cost for v, cost in known if v == value), trait_of(name).cost)
+
+
 def role_of(name: str) -> Role:
     """Return what an axis has to do with speed."""
     return trait_of(name).role

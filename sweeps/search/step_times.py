@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from sweeps.config import Config
+from sweeps.prediction.all_reduces import NOT_TIMED, AllReduces
 from sweeps.prediction.cost_fit import CostFit
 from sweeps.prediction.observations import Work, pooled
 from sweeps.prediction.profile import HostProfile
@@ -130,7 +131,7 @@ class PartedTimes:
 
 def fit_of(
     encoder: Encoder, evidence: Evidence, inert: frozenset[str],
-    profile: HostProfile | None = None,
+    profile: HostProfile | None = None, all_reduces: AllReduces = NOT_TIMED,
 ) -> CostFit | None:  # fmt: skip
     """Fit what was measured, by parts; None before any plain step was. What a profile knows of
     verify steps counts until one was measured."""
@@ -141,7 +142,9 @@ def fit_of(
     default = serving_of(encoder.space.plain())
     if profile is not None and len(plain) == len(observed):
         observed += profile.verify_steps(default, min(plain))
-    return CostFit(observed, default, min(plain), bold_settings(encoder, default), inert)
+    return CostFit(
+        observed, default, min(plain), bold_settings(encoder, default), inert, all_reduces
+    )
 
 
 def bold_settings(encoder: Encoder, default: Config) -> tuple[Config, ...]:

@@ -55,9 +55,11 @@ class View:
 
     @cached_property
     def models(self) -> Models:
+        known = self.foresight
         return Models.fit(
-            self.encoder, self.evidence, by_parts=self.by_parts, profile=self.foresight.profile
-        )
+            self.encoder, self.evidence, by_parts=self.by_parts, profile=known.profile,
+            all_reduces=known.all_reduces,
+        )  # fmt: skip
 
     @cached_property
     def standings(self) -> Standings | None:

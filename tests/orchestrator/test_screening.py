@@ -13,10 +13,18 @@ from infra.local_host import LocalHost
 from infra.reaper import all_tags
 from infra.sglang_cpu.build import build
 from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
-from orchestrator.screening import FILE, TOKEN_BYTES, read_screening, refusals, token_bytes_of
+from orchestrator.screening import (
+    FILE,
+    TOKEN_BYTES,
+    read_screening,
+    refusals,
+    timed_all_reduces,
+    token_bytes_of,
+)
 from orchestrator.state import State
 from sweeps.config import Config
 from sweeps.hosts import EngineName, HostSpec
+from sweeps.screening import STEP_TOKENS
 from tests.e2e.sweeping import ROOT, run
 
 pytestmark = pytest.mark.slow
@@ -51,7 +59,11 @@ def test_settings_are_ranked_and_what_hangs_is_not_tried_by_a_sweep(
     [told] = json.loads(done.stdout)
     by_change = {str(one["setting"]): one for one in told["screened"]}
     assert told["emulated"]
-    assert [len(one["reductions"]) for one in told["screened"]] == [6, 6, 0]
+    assert [len(one["reductions"]) for one in told["screened"]] == [
+        len(STEP_TOKENS),
+        len(STEP_TOKENS),
+        0,
+    ]
     troubles = [one["trouble"].split(":")[0] for one in told["screened"]]
     assert troubles == ["", "", "hung"], by_change
     assert not any("screen-talk" in sweep for sweep in all_tags())
@@ -65,6 +77,11 @@ def test_settings_are_ranked_and_what_hangs_is_not_tried_by_a_sweep(
     assert "hung" in why(Config.of({"NCCL_ALGO": None, "NCCL_P2P_LEVEL": "SYS"}))
     assert not why(Config.of({"NCCL_ALGO": "Ring", "NCCL_P2P_LEVEL": None}))
     assert (state.host_folder("local") / FILE).exists()
+    assert timed_all_reduces(state, {"local": told["fingerprint"]}).were_timed
+    assert not timed_all_reduces(state, {"local": "another"}).were_timed
+    predicted = run(tmp_path, "predict", "talk.py", "--json")
+    assert predicted.returncode == 0, predicted.stderr
+    assert json.loads(predicted.stdout)["attribution"]["all_reduces_timed"]
 
 
 def test_a_space_without_communication_is_refused(tmp_path: Path) -> None:

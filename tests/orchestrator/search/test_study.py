@@ -17,8 +17,8 @@ from orchestrator.search.study import StudySearch
 from orchestrator.search.verdicts import CONSTRAINT
 from sweeps import Limit, Objective
 from sweeps.config import Config
-from sweeps.prediction.source import NOTHING_KNOWN, AcceptSource
 from sweeps.results import Outcome
+from sweeps.search.brief import Foresight
 from sweeps.sweep import FACTORISED, SAMPLERS, Sweep
 from tests.orchestrator.search.ready import study_file
 from tests.sweeps.makers import SMALL, estimate, result
@@ -216,7 +216,7 @@ def test_a_sampler_without_its_package_is_refused() -> None:
 class _Half:
     """Knows that the protocol does not matter, and that wide drafts must not be started."""
 
-    accepts: AcceptSource = NOTHING_KNOWN
+    foresight = Foresight()
 
     def canonical(self, config: Config) -> Config:
         return Config.of({**config, "NCCL_PROTO": None})
