@@ -1,9 +1,8 @@
 """Makes the report of a sweep: gathers from its state folder what the page shows, and writes it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from orchestrator.choices import Driver
 from orchestrator.foretelling import PREDICTIONS_FILE, predicted_rates
 from orchestrator.spool import REQUEST, read_spool
 from orchestrator.state import SPOOL_FILE, State
@@ -29,7 +28,6 @@ def _beside(state: State, story: Story) -> Beside:
     sweep_id = story.about.sweep
     return Beside(
         answers={n: _answers(state, sweep_id, n) for n in cache.chosen(story)},
-        clock_scales=_clock_scales(state.card(sweep_id)),
         predicted=predicted_rates(state.sweep_folder(sweep_id) / PREDICTIONS_FILE),
         facts=tuple(_facts(state, story)),
         spools=_spools(state, story),
@@ -48,25 +46,6 @@ def _answers(state: State, sweep_id: str, number: int) -> tuple[cache.Answered, 
         and isinstance(steps := data.get("verify_steps"), int)
         and steps > 0
     )
-
-
-def _clock_scales(card: Mapping[str, object]) -> dict[str, float | None]:
-    """Return how fast the clock of each host ran against that of the stamps."""
-    hosts = card.get("hosts")
-    if not isinstance(hosts, list):
-        return {}
-    simulated = card.get("driver") == Driver.SIMULATED.value
-    return {
-        str(host["name"]): None if simulated else _scale(host)
-        for host in hosts
-        if isinstance(host, dict)
-    }
-
-
-def _scale(host: Mapping[str, object]) -> float:
-    scale = host.get("time_scale", 1.0)
-    emulated = host.get("engine") == "emulated"
-    return float(scale) if emulated and isinstance(scale, int | float) else 1.0
 
 
 def _spools(state: State, story: Story) -> dict[int, str]:

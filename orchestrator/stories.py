@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from infra.sglang.signatures import LOG_SIGNATURES
+from orchestrator.clocks import clock_scales
 from orchestrator.goals import goal_of
 from orchestrator.state import State
 from sweeps.reporting.story import About, Story, story_of
@@ -44,6 +45,7 @@ def sweep_story(state: State, sweep_id: str) -> Story:
         trouble=str(card.get("trouble", "")),
         collapsed=int(card.get("collapsed", 0)),
         configurations=card.get("configurations"),
+        clock_scales=clock_scales(card),
     )
     return story_of(
         results,

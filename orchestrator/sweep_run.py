@@ -13,6 +13,7 @@ from typing import Protocol
 
 from infra.sglang.effective import parser_accepts
 from infra.sglang.flags import NEWEST
+from orchestrator.clocks import clock_scales
 from orchestrator.early_stop import EarlyStop
 from orchestrator.events import Follower, SweepStart, Tally
 from orchestrator.files import read_json, write_json
@@ -270,7 +271,8 @@ class SweepRun:
 
     def ledger(self) -> Ledger:
         """Return where the GPU-hours went."""
-        return ledger(self._results, collapsed=self.collapsed)
+        scales = clock_scales(self._state.card(self.sweep_id))
+        return ledger(self._results, scales, collapsed=self.collapsed)
 
     def tally(self) -> Tally:
         """Sum up where the sweep stands."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from sweeps.idling import ClockScales, idle_gpu_hours
 from sweeps.results import Outcome, Phase, TrialResult
 
 STARTING, WARMING, MEASURING, STOPPING = "starting", "warming up", "measuring", "stopping"
@@ -37,27 +38,29 @@ class Ledger:
 
 
 def ledger(
-    results: Sequence[TrialResult], *, idle_gpu_hours: float = 0.0, collapsed: int = 0,
+    results: Sequence[TrialResult], clock_scales: ClockScales, *, collapsed: int = 0,
     closed: int = 0,
 ) -> Ledger:  # fmt: skip
-    """Add up the trials of a sweep.
+    """Add up the trials of a sweep, and what lay between them.
 
-    `collapsed` and `closed` count configurations that were asked for and never started: as equal
-    to one known by SGLang's own rules, or with a value that always fails.
+    `collapsed` counts configurations that were asked for and never started, as equal to one known
+    by SGLang's own rules; `closed` values that always fail, each of which would have failed at
+    least once more.
     """
     spent: dict[str, float] = {}
     for result in results:
         for name, hours in _parts(result):
             spent[name] = spent.get(name, 0.0) + hours
-    if idle_gpu_hours > 0:
-        spent[IDLE] = idle_gpu_hours
-    whole = _whole_trial(results)
+    idle = idle_gpu_hours(results, clock_scales)
+    if idle > 0:
+        spent[IDLE] = idle
+    whole = _typical(results, Outcome.MEASURED)
     saved = {
         "early stopping": sum(
             max(0.0, whole - r.gpu_hours) for r in results if r.outcome is Outcome.STOPPED
         ),
         "inert settings": collapsed * whole,
-        "closed values": closed * whole,
+        "closed values": closed * _typical(results, Outcome.FAILED, Outcome.INFEASIBLE),
     }
     return Ledger(spent, {name: hours for name, hours in saved.items() if hours > 0})
 
@@ -82,7 +85,7 @@ def _parts(result: TrialResult) -> list[tuple[str, float]]:
     ]
 
 
-def _whole_trial(results: Sequence[TrialResult]) -> float:
-    """Return the GPU-hours of a trial that ran to its end: the median; 0 where none did."""
-    whole = [r.gpu_hours for r in results if r.outcome is Outcome.MEASURED]
-    return median(whole) if whole else 0.0
+def _typical(results: Sequence[TrialResult], *outcomes: Outcome) -> float:
+    """Return the GPU-hours of a trial that ended so: the median; 0 where none did."""
+    hours = [result.gpu_hours for result in results if result.outcome in outcomes]
+    return median(hours) if hours else 0.0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.local_host import tail
+from orchestrator.clocks import clock_scales
 from orchestrator.events import Tally
 from orchestrator.files import read_json
 from orchestrator.goals import goal_of
@@ -48,7 +49,9 @@ class Watcher:
             status = DIED
         self._aside = self._state.set_aside(self._sweep_id)
         if self._read_trials():
-            self._ledger = ledger(self._known, collapsed=int(card.get("collapsed", 0)))
+            self._ledger = ledger(
+                self._known, clock_scales(card), collapsed=int(card.get("collapsed", 0))
+            )
         goal = goal_of(card)
         tally = self._tally(card, goal, is_running=status == RUNNING)
         plain = card.get("plain", {})

@@ -33,8 +33,6 @@ class Beside:
 
     answers: Mapping[int, Sequence[warmth.Answered]] = field(default_factory=dict)
     """Requests of the trials that `cache.chosen` names, by number, in their order."""
-    clock_scales: Mapping[str, float | None] = field(default_factory=dict)
-    """How fast each host's clock runs; None where it is simulated."""
     predicted: Mapping[int, Interval] = field(default_factory=dict)
     """Decode tok/s that was expected of trials before they started, by their numbers."""
     facts: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
@@ -72,7 +70,7 @@ def sections(story: Story, beside: Beside) -> tuple[Section, ...]:
         warmth.section(story, beside.answers),
         foretold.section(story, beside.predicted),
         history.section(story),
-        timeline.section(story, beside.clock_scales),
+        timeline.section(story),
         *endings.sections(story),
     ]
     return tuple(section for section in found if section is not None)

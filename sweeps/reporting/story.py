@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sweeps.closing import Closed, closed_values
 from sweeps.crossover import Load, loads, stops_paying_at
 from sweeps.effects import NoEffect, without_effect
+from sweeps.idling import ClockScales
 from sweeps.ledger import Ledger, ledger
 from sweeps.limits import broken_limits
 from sweeps.metrics import known_metric
@@ -44,6 +45,7 @@ class About:
     """Configurations that were asked for and act alike with one that was known."""
     configurations: int | None = None
     """How many the space spans; None where that is not on record."""
+    clock_scales: ClockScales = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,9 @@ def story_of(
         closed=closed,
         inert=without_effect(results),
         pins=_pins(results),
-        ledger=ledger(results, collapsed=about.collapsed, closed=0),
+        ledger=ledger(
+            results, about.clock_scales, collapsed=about.collapsed, closed=len(closed)
+        ),
         caveats=tuple(caveats_of(results, answer, work, is_over=about.status != RUNNING)),
     )  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
+from sweeps.idling import gaps_s
 from sweeps.ledger import IDLE, MEASURING, STARTING, STOPPING, WARMING, activity
 from sweeps.naming import short
 from sweeps.phrases import counted, figure
@@ -17,8 +17,6 @@ KINDS: Mapping[str, str] = {
     IDLE: "t-idle",
 }  # fmt: skip
 """What a host does, and the class that colours it."""
-STAMP_S = 2.0
-"""How far a gap between stamps of whole seconds may be from the truth."""
 _LANE = 46
 
 
@@ -38,21 +36,13 @@ class Span:
 
 
 def spans_of(results: Sequence[TrialResult], clock_scale: float | None) -> list[Span]:
-    """Lay the trials of one host out in its own seconds.
-
-    `clock_scale` is how fast its clock runs against the stamps of the trials; None where the two
-    have nothing to do with each other, as on a simulated clock: then nothing is known of idleness.
-    """
+    """Lay the trials of one host out in its own seconds; `clock_scale` as in `ClockScales`."""
     spans: list[Span] = []
-    now_s, first = 0.0, None
+    now_s, gaps = 0.0, gaps_s(results, clock_scale)
     for result in sorted(results, key=lambda r: r.number):
-        stamp = _stamp(result)
-        if stamp is not None and clock_scale is not None:
-            first = stamp if first is None else first
-            due_s = (stamp - first) * clock_scale
-            if due_s - now_s > STAMP_S * clock_scale:
-                spans.append(Span(IDLE, now_s, due_s))
-                now_s = due_s
+        if gap_s := gaps.get(result.number):
+            spans.append(Span(IDLE, now_s, now_s + gap_s))
+            now_s += gap_s
         for phase, took_s in result.phase_s.items():
             if took_s > 0:
                 spans.append(Span(activity(phase), now_s, now_s + took_s, result.number))
@@ -60,32 +50,26 @@ def spans_of(results: Sequence[TrialResult], clock_scale: float | None) -> list[
     return spans
 
 
-def _stamp(result: TrialResult) -> float | None:
-    try:
-        return datetime.fromisoformat(result.started_at).timestamp()
-    except ValueError:
-        return None
-
-
-def section(story: Story, clock_scales: Mapping[str, float | None]) -> Section | None:
-    """Draw it; None before any trial ended. `clock_scales` are by host, as in `spans_of`."""
+def section(story: Story) -> Section | None:
+    """Draw it; None before any trial ended."""
     if not story.results:
         return None
+    scales = story.about.clock_scales
     hosts = dict.fromkeys(r.host for r in story.results)
     lanes = {
-        host: spans_of([r for r in story.results if r.host == host], clock_scales.get(host))
+        host: spans_of([r for r in story.results if r.host == host], scales.get(host))
         for host in hosts
     }
     return Section(
         "hours",
         "Where the hours went",
-        lead=tuple(_lead(story, clock_scales)),
+        lead=tuple(_lead(story)),
         charts=tuple(chart for chart in (_chart(story, lanes), _bar(story)) if chart),
         tables=(_table(story), _starts(story)),
     )
 
 
-def _lead(story: Story, clock_scales: Mapping[str, float | None]) -> Iterator[str]:
+def _lead(story: Story) -> Iterator[str]:
     book = story.ledger
     starting = book.spent.get(STARTING, 0.0)
     if book.total:
@@ -96,7 +80,7 @@ def _lead(story: Story, clock_scales: Mapping[str, float | None]) -> Iterator[st
         )
     for name, hours in book.saved.items():
         yield f"Saved by {name}, by estimate: {story.word}{figure(hours)} GPU-hours."
-    if any(scale is None for scale in clock_scales.values()):
+    if any(scale is None for scale in story.about.clock_scales.values()):
         yield "The clock was simulated: trials are laid end to end, and idle time is not known."
 
 

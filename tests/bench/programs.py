@@ -13,10 +13,10 @@ PROGRAMS = sorted(path.stem for path in (ROOT / "bench").glob("*.py"))
 OF_FAULTS = ("faults", "kill_matrix", "launches")
 """Those that end or cut something again and again; they are dear, and a file of their own."""
 
-DEAR = ("cluster", "overhead", "remote", "replay")
+DEAR = ("cluster", "exhaustive", "overhead", "remote", "replay")
 """Those that only say here what they would measure: tests of their own run the same parts, several
 hosts and both drivers in tests/e2e, cut links in tests/orchestrator/remote, the real drafter in
-tests/contracts and tests/sweeps/drafting."""
+tests/contracts and tests/sweeps/drafting, a sweep of the real SGLang in tests/e2e."""
 
 
 @cache

@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 import orchestrator
 from orchestrator.cli import app
+from orchestrator.clocks import clock_scales
 from orchestrator.files import Spool, write_json
-from orchestrator.reporting import _clock_scales
 from orchestrator.state import State
 from sweeps.problems import BadInputError
 from sweeps.results import Outcome, TrialResult
@@ -115,8 +115,8 @@ def test_without_a_valid_trial_the_page_is_made_and_the_exit_code_says_so(tmp_pa
 
 def test_a_simulated_clock_says_nothing_of_idle_time() -> None:
     hosts = [{"name": "a", "engine": "emulated", "time_scale": 50}, {"name": "b"}]
-    assert _clock_scales({"hosts": hosts, "driver": "ray"}) == {"a": 50.0, "b": 1.0}
-    assert _clock_scales({"hosts": hosts, "driver": "simulated"}) == {"a": None, "b": None}
+    assert clock_scales({"hosts": hosts, "driver": "ray"}) == {"a": 50.0, "b": 1.0}
+    assert clock_scales({"hosts": hosts, "driver": "simulated"}) == {"a": None, "b": None}
 
 
 def test_a_notebook_gets_typed_columns_with_units(tmp_path: Path) -> None:

@@ -49,7 +49,9 @@ def _loaded(made: TrialResult) -> TrialResult:
 
 def _story(trials: list[TrialResult] | None = None, **about: object) -> Story:
     goal = Objective(limits=[Limit("decode_tok_s", most=89)], also=["tpot_ms"])
-    known = {"goal": goal, "workload": WORK, "configurations": 900, **about}
+    known = {"goal": goal, "workload": WORK, "configurations": 900,
+        "clock_scales": {"local": 1.0}, **about,
+    }  # fmt: skip
     facts = About("t-1", **known)  # type: ignore[arg-type] # as given
     return story_of(_trials() if trials is None else trials, facts, hints={"oom_load": "less"})
 
@@ -59,7 +61,6 @@ def made_page(story: Story | None = None) -> str:
     answers = [Answered("cold pass", 100, 80), Answered("measuring", 100, 60)]
     beside = Beside(
         answers={1: answers},
-        clock_scales={"local": 1.0},
         predicted={0: Interval(81, 70, 92), 1: Interval(60, 55, 65)},
         facts=[("host local", [("GPUs", "8 x <fast>")])],
         spools={n: f"sweeps/t-1/trials/{n:04d}/spool.jsonl" for n in range(15)},
