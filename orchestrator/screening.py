@@ -15,6 +15,7 @@ from orchestrator.files import read_json, write_json
 from orchestrator.host_check import load_probed, with_folder
 from orchestrator.host_locks import hosts_locked
 from orchestrator.refusals import bad_option, locked
+from orchestrator.search.known import KnownHost, KnownRules
 from orchestrator.state import State, new_sweep_id
 from orchestrator.tools import gpu_view
 from sweeps.config import Config
@@ -27,6 +28,7 @@ from sweeps.screening import (
     blamed,
     communication_of,
     is_screened,
+    known_alike,
     next_setting,
     ranked,
 )
@@ -136,6 +138,7 @@ def _screen_host(
     probe = AllReduceProbe(
         spec, machine, premises, clock, folder / "screening", mark, deadline_s=DEADLINE_S
     )
+    rules = KnownRules(sweep, [KnownHost(host.name, facts.version, facts.machine)])
     token_bytes = token_bytes_of(sweep.model.path)
     sizes = [tokens * token_bytes for tokens in STEP_TOKENS]
     done: list[Screened] = []
@@ -144,7 +147,8 @@ def _screen_host(
         if setting is None:
             break
         full = sweep.settings(Config.of({**sweep.space.plain(), **setting}))
-        done.append(probe.measure(len(done), setting, full, sizes))
+        alike = known_alike(sweep.space, done, setting, rules.canonical)
+        done.append(alike or probe.measure(len(done), setting, full, sizes))
         tell(host, done[-1], most)
     names = communication_of(sweep.space.plain())
     unseen = tuple(name for name in names if not is_screened(name, emulated=host.emulated))

@@ -6,8 +6,8 @@ that hang; it does not say how much faster a server becomes, since a step is mor
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 from sweeps.config import Config
 from sweeps.search.roles import Role, role_of
@@ -92,6 +92,20 @@ def next_setting(
         if candidate not in seen and not space.broken_rules(full):
             return candidate
     return None
+
+
+def known_alike(
+    space: Space, screened: Sequence[Screened], setting: Config,
+    canonical: Callable[[Config], Config],
+) -> Screened | None:  # fmt: skip
+    """Return what is known of a setting because it acts like one that was timed."""
+
+    def acts(one: Config) -> Config:
+        return communication_of(canonical(Config.of({**space.plain(), **one})))
+
+    asked = acts(setting)
+    found = next((one for one in screened if acts(one.setting) == asked), None)
+    return found and replace(found, setting=setting)
 
 
 def ranked(screened: Sequence[Screened]) -> list[Place]:

@@ -7,7 +7,7 @@ from infra.emulated.cost import all_reduce_us
 from search_worlds.world import World, settings_of
 from sweeps.config import Config
 from sweeps.prediction.all_reduces import AllReduces
-from sweeps.screening import STEP_TOKENS, Reduction, Screened, next_setting
+from sweeps.screening import STEP_TOKENS, Reduction, Screened, known_alike, next_setting
 from sweeps.search.roles import serving_of
 
 OWN_SIGMA, SIZE_SIGMA = 0.03, 0.01
@@ -24,13 +24,15 @@ def screened(world: World, seed: int) -> AllReduces:
         setting = next_setting(world.space, done, emulated=True)
         if setting is None:
             break
-        done.append(Screened(setting, _timed(world, setting, seed)))
+        alike = known_alike(world.space, done, setting, world.canonical)
+        done.append(alike or Screened(setting, _timed(world, setting, seed)))
     return AllReduces(tuple(done))
 
 
 def gpu_hours(found: AllReduces) -> float:
-    """Return what a screening takes."""
-    return len(found.screened) * SETTING_S * GPUS / 3600
+    """Return what a screening takes; what acts alike is timed once."""
+    timed = {one.reductions for one in found.screened}
+    return len(timed) * SETTING_S * GPUS / 3600
 
 
 def _timed(world: World, setting: Config, seed: int) -> tuple[Reduction, ...]:

@@ -18,6 +18,9 @@ from sweeps.values import Value
 Changes = frozenset[tuple[str, object]]
 """Settings of communication that are not at their defaults."""
 
+NOTHING = 0.03
+"""A change that moves no time by more than this part does nothing."""
+
 
 @dataclass(frozen=True)
 class AllReduces:
@@ -31,8 +34,11 @@ class AllReduces:
         return bool(self._log_us)
 
     def knows(self, changes: Changes) -> bool:
-        """Tell whether settings were timed just so, with each other."""
-        return changes in self._log_us
+        """Tell whether settings were timed with each other, but for what does nothing alone."""
+        if not self._log_us:
+            return False
+        rest = changes - self._timed_most(changes)
+        return all(self._does_nothing(frozenset([change])) for change in rest)
 
     def knows_each(self, changes: Changes) -> bool:
         """Tell whether each of them was timed, alone at least."""
@@ -47,14 +53,22 @@ class AllReduces:
         """
         if not self._log_us:
             return 0.0
-        known = [timed for timed in self._log_us if timed <= changes]
-        most = max(known, key=len)
+        most = self._timed_most(changes)
         rest = [frozenset([change]) for change in changes - most]
         log = self._at(most, tokens) - self._at(frozenset(), 1.0)
         for single in rest:
             if single in self._log_us:
                 log += self._at(single, tokens) - self._at(frozenset(), tokens)
         return math.exp(log)
+
+    def _timed_most(self, changes: Changes) -> Changes:
+        return max((timed for timed in self._log_us if timed <= changes), key=len)
+
+    def _does_nothing(self, single: Changes) -> bool:
+        if single not in self._log_us:
+            return False
+        off = self._log_us[single] - self._log_us[frozenset()]
+        return bool(np.abs(off).max() < NOTHING)
 
     def _at(self, changes: Changes, tokens: float) -> float:
         """Interpolate between the sizes that were timed; beyond them, time grows as the size."""

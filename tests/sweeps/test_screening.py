@@ -10,6 +10,7 @@ from sweeps.screening import (
     blamed,
     communication_of,
     is_screened,
+    known_alike,
     next_setting,
     ranked,
 )
@@ -45,6 +46,22 @@ def walk(truth: dict[str, float], *, emulated: bool = False) -> list[Screened]:
         factor = math.prod(truth.get(f"{n}={v}", 1.0) for n, v in changed.items())
         done.append(timed(factor, **changed))
     return done
+
+
+def test_what_acts_like_a_setting_that_was_timed_is_known_by_it() -> None:
+    done = walk({"NCCL_PROTO=LL": 0.5})[:3]
+    as_ll = Config.of({**DEFAULT, "NCCL_PROTO": "LL", "disable_custom_all_reduce": True})
+
+    def canonical(config: Config) -> Config:
+        return Config.of({**config, "disable_custom_all_reduce": False})
+
+    found = known_alike(SPACE, done, as_ll, canonical)
+    assert found is not None
+    assert found.setting == as_ll
+    assert found.reductions == done[1].reductions
+    other = Config.of({**DEFAULT, "NCCL_MAX_NCHANNELS": 2})
+    assert known_alike(SPACE, done[:2], other, canonical) is None
+    assert known_alike(SPACE, done, as_ll, lambda config: config) is None
 
 
 def test_defaults_come_first_then_single_changes_then_those_that_helped_together() -> None:

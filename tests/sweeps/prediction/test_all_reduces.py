@@ -61,6 +61,8 @@ def test_settings_that_were_not_timed_together_multiply_and_unknown_ones_do_noth
     alone = units(4, LL) * units(4, TREE) / units(4)
     assert units(4, LL, TREE, known=apart) == pytest.approx(alone)
     assert not apart.knows(frozenset([LL, TREE]))
+    idle = AllReduces((timed(), timed(LL), timed(NARROW)))
+    assert idle.knows(frozenset([LL, NARROW]))
     assert apart.knows_each(frozenset([LL, TREE]))
     assert ALL.knows(frozenset([LL, TREE]))
     assert units(4, LL, NARROW) == units(4, LL)
