@@ -9,7 +9,7 @@ between blocks of 5 s; accept lengths from a replay that misses the truth by 0.5
 - `error_…`: of tok/s, over draft settings drawn from the space, at the settings of communication
   that were started. `coverage_ratio`: share of cells whose 95 % interval holds the truth.
 - `elsewhere_…`: the same with settings of communication that no start had: what is not known of
-  them must be in the interval.
+  them must be in the interval. `screened_…`: these, after a screening of the host's all-reduces.
 - `truth_…`: each host by itself. `random_…`: hosts drawn at random, by HELD_SEEDS.
 """
 
@@ -24,6 +24,7 @@ from reporting.program import Figures, run
 from search_worlds.accept import FULL, QUICK, Grid
 from search_worlds.hosts import main_settings, random_setting
 from search_worlds.recorded import Recorded
+from search_worlds.screened import screened
 from search_worlds.trials import draw
 from search_worlds.world import World
 from sweeps.config import Config
@@ -63,20 +64,33 @@ def measure(quick: bool) -> Figures:
     grid, seeds = (QUICK, QUICK_SEEDS) if quick else (FULL, SEEDS)
     here: dict[str, list[Miss]] = {}
     elsewhere: list[Miss] = []
+    after_screening: list[Miss] = []
     for setting in main_settings():
         if setting.space == "ngram":
             for seed in range(seeds):
-                near, far = misses(World(setting, grid), seed)
-                here.setdefault(setting.name.partition("/")[0], []).extend(near)
-                elsewhere += far
+                missed = misses(World(setting, grid), seed)
+                here.setdefault(setting.name.partition("/")[0], []).extend(missed.here)
+                elsewhere += missed.elsewhere
+                after_screening += missed.screened
     figures = {**_figures("", [miss for found in here.values() for miss in found])}
     for name, found in here.items():
         figures |= _figures(f"truth_{name.replace('+', '_')}_", found)
     figures |= _figures("elsewhere_", elsewhere)
+    figures |= _figures("screened_", after_screening)
     return {**figures, **_figures("random_", list(_at_random(grid, 3 if quick else None)))}
 
 
-def misses(world: World, seed: int) -> tuple[list[Miss], list[Miss]]:
+@dataclass(frozen=True, slots=True)
+class Misses:
+    """At the settings of communication that were started, at others, and at these once more after
+    a screening."""
+
+    here: list[Miss]
+    elsewhere: list[Miss]
+    screened: list[Miss]
+
+
+def misses(world: World, seed: int) -> Misses:
     """Start the ladder, and predict cells at its settings of communication, and at others."""
     rng = np.random.default_rng([seed, *world.setting.name.encode()])
     plain = world.space.plain()
@@ -85,13 +99,22 @@ def misses(world: World, seed: int) -> tuple[list[Miss], list[Miss]]:
     for config in [plain, *ladder]:
         purpose = "search" if history else "baseline"
         history.append(draw(world, config, len(history), rng, purpose=purpose).result)
-    planner = Planner(
-        world.space, canonical=world.canonical, foresight=Foresight(Recorded(world, seed))
+    recorded = Recorded(world, seed)
+    blind, told = (
+        Planner(world.space, canonical=world.canonical, foresight=foresight)
+        for foresight in (
+            Foresight(recorded),
+            Foresight(recorded, all_reduces=screened(world, seed)),
+        )
     )
     drawn = [c for c in islice(valid_samples(world.space, seed), 6 * CELLS) if not c.is_plain]
     near = [Config.of({**plain, **drafting_of(config)}) for config in drawn[:CELLS]]
     far = [c for c in map(world.canonical, drawn) if serving_of(c) != serving_of(plain)][:CELLS]
-    return _missed(world, planner, history, near), _missed(world, planner, history, far)
+    return Misses(
+        _missed(world, blind, history, near),
+        _missed(world, blind, history, far),
+        _missed(world, told, history, far),
+    )
 
 
 def _missed(
@@ -109,7 +132,7 @@ def _missed(
 def _at_random(grid: Grid, most: int | None) -> Iterator[Miss]:
     for seed in islice(HELD_SEEDS, most):
         setting = replace(random_setting(seed), space="ngram")
-        yield from misses(World(setting, grid), seed)[0]
+        yield from misses(World(setting, grid), seed).here
 
 
 def _figures(head: str, found: Sequence[Miss]) -> dict[str, float]:

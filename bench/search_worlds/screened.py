@@ -38,7 +38,7 @@ def gpu_hours(found: AllReduces) -> float:
 def _timed(world: World, setting: Config, seed: int) -> tuple[Reduction, ...]:
     serving = world.canonical(Config.of({**world.space.plain(), **setting}))
     settings = settings_of(world.setting.space, None, serving_of(serving))
-    luck = random.Random(f"screening {seed} {setting.variant}")
+    luck = random.Random(f"screening {seed} {world.setting.name} {setting.variant}")
     own = luck.gauss(0, OWN_SIGMA)
     found = []
     for tokens in STEP_TOKENS:

@@ -12,14 +12,18 @@ import numpy as np
 
 from sweeps.screening import Screened
 from sweeps.search.gaussian import Floats
-from sweeps.search.roles import Role, role_of
+from sweeps.search.roles import Role, role_of, trait_of
 from sweeps.values import Value
 
 Changes = frozenset[tuple[str, object]]
 """Settings of communication that are not at their defaults."""
 
+ALONE_SPREAD = 0.03
+"""Of a setting, as a fraction: an all-reduce alone is not quite one in a step."""
 NOTHING = 0.03
 """A change that moves no time by more than this part does nothing."""
+SURPRISE = 2.5
+"""Standard deviations beyond which a change is believed as it was timed."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +92,28 @@ class AllReduces:
         if not self.screened or self.screened[0].trouble:
             return {}
         default, sizes = self.screened[0].setting, len(self.screened[0].reductions)
-        return {
+        found = {
             changes_of(one.setting, default): np.log([r.median_us for r in one.reductions])
             for one in self.screened
             if not one.trouble and len(one.reductions) == sizes
         }
+        base = found[frozenset()]
+        return {changes: base + _believed(changes, log - base) for changes, log in found.items()}
 
 
 NOT_TIMED = AllReduces()
+
+
+def _believed(changes: Changes, off: Floats) -> Floats:
+    """Return how far times are off the defaults', shrunk where most of it may be chance: several
+    changes that do nothing would otherwise add up to something."""
+    if len(changes) != 1:
+        return off
+    [(name, _)] = changes
+    usual, chance = trait_of(name).spread, math.sqrt(2) * ALONE_SPREAD
+    if abs(float(off.mean())) > SURPRISE * math.hypot(usual, chance):
+        return off
+    return off * usual**2 / (usual**2 + chance**2)
 
 
 def changes_of(

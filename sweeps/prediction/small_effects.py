@@ -14,7 +14,7 @@ from sweeps.search.roles import cost_of, trait_of
 
 OWN_SPREAD = 0.007
 """What each kind of step may have of its own, as a fraction."""
-TIMED_SPREAD = 0.006
+TIMED_SPREAD = 0.01
 """What a change of communication may do besides what its all-reduces, timed alone, say."""
 SURPRISE = 2.5
 """Standard deviations from the fit beyond which a step is its own: the measurement is trusted."""
