@@ -84,7 +84,8 @@ def measure(quick: bool) -> Figures:
         tracker.close(60.0)
         figures["growth_ratio"] = figures[f"trial_at_{sizes[-1]}_s"] / figures["trial_at_100_s"]
         figures["resume_s"] = _resume_s(state)
-        for words in (("trials", "--json"), ("explain", "best")):
+        page = ("report", "--output", str(Path(folder) / "report.html"))
+        for words in (("trials", "--json"), ("explain", "best"), page):
             figures[f"{words[0]}_s"] = _command_s(state, *words)
     return figures
 

@@ -12,6 +12,7 @@ from sweeps.reporting import cache
 from sweeps.reporting.markdown import markdown
 from sweeps.reporting.page import Beside, page
 from sweeps.reporting.story import Story
+from sweeps.reporting.thinning import thinned
 
 HTML, MARKDOWN = FORMS = ("html", "markdown")
 
@@ -21,7 +22,8 @@ def report(state: State, sweep_id: str, form: str) -> tuple[str, Story]:
     story = sweep_story(state, sweep_id)
     if form == MARKDOWN:
         return markdown(story), story
-    return page(story, _beside(state, story)), story
+    shown = thinned(story)
+    return page(shown, _beside(state, shown)), story
 
 
 def _beside(state: State, story: Story) -> Beside:

@@ -43,8 +43,8 @@ def _failures(story: Story) -> Section:
         (
             Cell(f.signature.replace("_", " ")),
             Cell(f.outcome.value),
-            Cell(counted(len(f.trials), "trial"), tuple(numbers[t] for t in f.trials),
-                 len(f.trials)),
+            Cell(counted(len(f.trials), "trial"),
+                 tuple(numbers[t] for t in f.trials if t in numbers), len(f.trials)),
             Cell(", ".join(f.phases)),
             Cell(f.reason),
             Cell(f.hint or "nothing is known to help"),

@@ -24,7 +24,7 @@ def section(story: Story) -> Section | None:
 
 
 def _lead(story: Story) -> Iterator[str]:
-    yield f"{counted(len(story.results), 'trial').capitalize()}: {story.outcomes_text}."
+    yield f"{counted(story.count, 'trial').capitalize()}: {story.outcomes_text}."
     if story.outcomes.get(Outcome.STOPPED):
         yield (
             "A triangle is a trial that was stopped as surely worse than the leader: it stands at"
@@ -58,7 +58,7 @@ def _chart(story: Story) -> Chart:
     best = story.answer.standing.config if story.answer else None
     for result in story.results:
         _draw(plot, story, result, palette.css(result.config), is_best=result.config == best)
-    title = f"{story.word}{metric} of {counted(len(story.results), 'trial')} in their order"
+    title = f"{story.word}{metric} of {counted(story.count, 'trial')} in their order"
     desc = "The stepped line is the best single trial so far; the bold one the best plain decode."
     legend = (
         *palette.legend(), Key("ink", "diamond", "recommended"),

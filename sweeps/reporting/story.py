@@ -76,7 +76,7 @@ class Story:
     ranking: Ranking
     answer: Answer | None
     grounds: tuple[Ground, ...]
-    outcomes: Mapping[Outcome, int]
+    outcomes: Counter[Outcome]
     loads: tuple[Load, ...]
     crossing: int | None
     """The concurrency from which on speculation does not pay; None where nothing crosses."""
@@ -97,6 +97,11 @@ class Story:
     def word(self) -> str:
         """Return what every number of an emulated sweep must carry."""
         return "EMULATED " if self.emulated else ""
+
+    @property
+    def count(self) -> int:
+        """Return how many trials have ended."""
+        return self.outcomes.total()
 
     @property
     def plain(self) -> Standing | None:

@@ -76,7 +76,7 @@ def _lead(story: Story) -> Iterator[str]:
         share = f"{starting / book.total:.0%}".replace("%", " %")
         yield (
             f"{story.word}{figure(book.total)} GPU-hours over"
-            f" {counted(len(story.results), 'trial')}; {share} of them went into starting servers."
+            f" {counted(story.count, 'trial')}; {share} of them went into starting servers."
         )
     for name, hours in book.saved.items():
         yield f"Saved by {name}, by estimate: {story.word}{figure(hours)} GPU-hours."

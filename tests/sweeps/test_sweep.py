@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import Budget, Choice, Model, Objective, Rule, Sweep, Workload, ref
+from sweeps.config import Config
 from sweeps.sweep import missing_model
 from tests.sweeps.makers import NGRAM, SMALL, ngram, plain
 
@@ -24,7 +25,7 @@ def test_settings_join_model_fixed_and_config() -> None:
         "model_path": "m/x", "tp_size": 8, "speculative_algorithm": None, "NCCL_PROTO": "LL",
     }  # fmt: skip
     assert "speculative_draft_model_path" not in sweep.settings(ngram(4))
-    eagle = replace(plain(), items_=(("speculative_algorithm", "EAGLE3"),))
+    eagle = Config.of({"speculative_algorithm": "EAGLE3"})
     assert sweep.settings(eagle)["speculative_draft_model_path"] == "d/x"
 
 

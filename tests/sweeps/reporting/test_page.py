@@ -12,6 +12,7 @@ from sweeps.limits import Limit
 from sweeps.reporting.cache import Answered
 from sweeps.reporting.page import Beside, page
 from sweeps.reporting.story import About, Story, story_of
+from sweeps.reporting.thinning import thinned
 from sweeps.results import Outcome, Phase, TrialResult
 from sweeps.sweep import Objective
 from sweeps.workloads import Workload
@@ -129,6 +130,26 @@ def test_every_link_and_every_mark_leads_to_a_place_of_the_page(read: _Reader) -
     assert {link[1:] for link in read.links} <= set(read.ids)
     assert {f"t{number}" for number in read.trials} <= set(read.ids)
     assert len(read.trials) > 30
+
+
+def test_of_many_trials_the_best_and_some_others_are_drawn_and_all_are_counted() -> None:
+    whole = _story()
+    story = thinned(whole, most=6)
+    assert 5 <= len(story.results) <= 6
+    assert story.count == len(whole.results)
+    drawn = {r.config.variant for r in story.results}
+    assert [s.variant for s in whole.ranking.standings][:3] == [
+        s.variant for s in story.ranking.standings
+    ][:3]
+    assert whole.ranking.baseline is not None
+    assert whole.ranking.baseline.variant in drawn
+    assert story.answer == whole.answer
+    reader, text = _Reader(), made_page(story)
+    reader.feed(text)
+    assert {link[1:] for link in reader.links} <= set(reader.ids)
+    assert {f"t{number}" for number in reader.trials} <= set(reader.ids)
+    assert f"{len(story.results)} of 15 trials" in text
+    assert thinned(whole, most=15) is whole
 
 
 def test_nothing_is_fetched_from_anywhere(text: str, read: _Reader) -> None:
