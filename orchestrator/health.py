@@ -1,11 +1,11 @@
 """What the failures of a sweep mean for the rest of it: closed values, dirty hosts, its end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from infra.sglang.signatures import LOG_SIGNATURES
 from orchestrator.starting import WORKER_LOST
-from sweeps.breaker import may_retry, tripped
-from sweeps.closing import Closed, closed_on, is_closed
+from sweeps.breaker import Breaker, may_retry
+from sweeps.closing import Closed, FaultRecord, is_closed
 from sweeps.config import Config
 from sweeps.results import TrialResult
 from sweeps.sweep import Sweep
@@ -22,7 +22,7 @@ AMOUNTS = frozenset(
 class SweepHealth:
     """Looks at all results after each trial. `known` of them are from an earlier run.
 
-    A look costs by what is new and by the results of its host, not by the number of hosts.
+    A look costs by what is new and by the failures, not by the number of trials or hosts.
     """
 
     def __init__(self, sweep: Sweep, known: int = 0) -> None:
@@ -30,10 +30,9 @@ class SweepHealth:
         self._known = known
         self._seen = 0
         self._baseline: Config | None = None
-        self._by_host: dict[str, list[TrialResult]] = {}
+        self._by_host: dict[str, FaultRecord] = {}
         self._closed: dict[str, tuple[Closed, ...]] = {}
-        self.quarantined: dict[str, str] = {}
-        """Hosts that could not be proved clean, each with the reason."""
+        self._breaker = Breaker(self._hosts, RETRYABLE)
         self.trouble: str | None = None
         """Why the sweep must end; None where it may go on."""
 
@@ -42,31 +41,31 @@ class SweepHealth:
         """Return the values that a host is not asked for again."""
         return tuple(closed for held in self._closed.values() for closed in held)
 
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """Return the hosts that could not be proved clean, each with the reason."""
+        return self._breaker.quarantined
+
     def look(self, results: Sequence[TrialResult]) -> None:
         """Judge all results so far, which only grow."""
-        new = range(self._seen, len(results))
-        touched = {results[number].host: None for number in new}
-        for number in new:
-            touched |= self._take(results[number], fresh=number >= self._known)
+        touched: dict[str, None] = {}
+        for number in range(self._seen, len(results)):
+            touched |= self._take(results[number])
+            if number >= self._known:
+                self._breaker.take(results[number])
         for host in touched:
-            self._close(host)
+            self._closed[host] = tuple(self._by_host[host].closed(self._baseline))
         self._seen = len(results)
-        fresh = results[self._known :]
-        self.trouble = tripped(fresh, self._hosts, RETRYABLE, closed=self.closed)
+        self.trouble = self._breaker.why(self.closed)
 
-    def _take(self, result: TrialResult, *, fresh: bool) -> dict[str, None]:
+    def _take(self, result: TrialResult) -> dict[str, None]:
         """Take one more result; return the hosts that it says something of."""
-        self._by_host.setdefault(result.host, []).append(result)
-        if result.dirty and fresh:
-            self.quarantined.setdefault(result.host, result.dirty)
+        record = self._by_host.setdefault(result.host, FaultRecord(RETRYABLE | AMOUNTS))
+        record.take(result)
         if result.purpose != "baseline" or self._baseline is not None:
-            return {}
+            return {result.host: None}
         self._baseline = result.config
         return dict.fromkeys(self._by_host)
-
-    def _close(self, host: str) -> None:
-        found = closed_on(self._by_host[host], self._baseline, not_blamed=RETRYABLE | AMOUNTS)
-        self._closed[host] = tuple(found)
 
     def why_closed(self, config: Config) -> str:
         """Say why a configuration is not tried on any host; empty where it may be."""

@@ -37,11 +37,6 @@ def may_retry(result: TrialResult, attempts: int, retryable: AbstractSet[str]) -
     return spoiled and attempts <= RETRIES and result.signature in {"", *retryable}
 
 
-def quarantined(results: Sequence[TrialResult]) -> dict[str, str]:
-    """Return the hosts that could not be proved clean after a trial, each with the reason."""
-    return {result.host: result.dirty for result in reversed(results) if result.dirty}
-
-
 def tripped(
     results: Sequence[TrialResult],
     hosts: Sequence[str],
@@ -50,55 +45,86 @@ def tripped(
     closed: Sequence[Closed] = (),
     limits: Limits = LIMITS,
 ) -> str | None:
-    """Return why the sweep must end; None where it may go on.
+    """Return why a sweep with these results must end; None where it may go on."""
+    breaker = Breaker(hosts, retryable, limits)
+    for result in results:
+        breaker.take(result)
+    return breaker.why(closed)
 
-    `results` are those of this run of the sweep: whoever resumes it has seen the earlier ones.
-    Failures that a closed value explains do not count: they are not going to be repeated.
+
+class Breaker:
+    """Takes the results of this run of a sweep in one by one, and says when it must end.
+
+    Whoever resumes a sweep has seen the earlier results. A look costs by the failures.
     """
-    return (
-        _dirty(results, hosts)
-        or _baseline(results, retryable)
-        or _failures(_counted(results, closed), limits)
-    )
 
+    def __init__(
+        self, hosts: Sequence[str], retryable: AbstractSet[str], limits: Limits = LIMITS
+    ) -> None:
+        self._hosts, self._retryable, self._limits = hosts, retryable, limits
+        self._trials: list[TrialResult] = []
+        self._failed: list[TrialResult] = []
+        self._baselines: list[TrialResult] = []
+        self.quarantined: dict[str, str] = {}
+        """Hosts that could not be proved clean after a trial, each with the first reason."""
 
-def _dirty(results: Sequence[TrialResult], hosts: Sequence[str]) -> str | None:
-    left = quarantined(results)
-    if not hosts or not left.keys() >= set(hosts):
+    def take(self, result: TrialResult) -> None:
+        """Take one more result in."""
+        if result.dirty:
+            self.quarantined.setdefault(result.host, result.dirty)
+        if result.outcome is Outcome.CANCELLED:
+            return
+        self._trials.append(result)
+        if result.outcome in _FAILURES:
+            self._failed.append(result)
+        if result.purpose == "baseline":
+            self._baselines.append(result)
+
+    def why(self, closed: Sequence[Closed] = ()) -> str | None:
+        """Say why the sweep must end; None where it may go on.
+
+        Failures that a closed value explains do not count: they are not going to be repeated.
+        """
+        return self._dirty() or self._no_baseline() or self._too_many(closed)
+
+    def _dirty(self) -> str | None:
+        if not self._hosts or not self.quarantined.keys() >= set(self._hosts):
+            return None
+        whys = "; ".join(f"{host}: {why}" for host, why in self.quarantined.items())
+        return f"no host is left that is proved clean ({whys})"
+
+    def _no_baseline(self) -> str | None:
+        """Without plain decode there is nothing to compare with, and likely nothing that runs."""
+        tries = self._baselines
+        if not tries or any(r.outcome not in _FAILURES for r in tries):
+            return None
+        if may_retry(tries[-1], len(tries), self._retryable):
+            return None
+        number = counted(len(tries), "try", "tries")
+        return f"the baseline cannot run after {number}: {_why(tries[-1])}"
+
+    def _too_many(self, closed: Sequence[Closed]) -> str | None:
+        limits = self._limits
+        unexplained = [r for r in self._failed if not is_closed(r.config, closed, r.host)]
+        counting = len(self._trials) - len(self._failed) + len(unexplained)
+        if counting >= limits.in_a_row and self._ends_in_failures(unexplained):
+            number = counted(limits.in_a_row, "trial")
+            return f"{number} failed in a row, the last of them: {_why(unexplained[-1])}"
+        if counting >= limits.share_after and len(unexplained) > limits.share * counting:
+            last = _why(unexplained[-1])
+            return f"{len(unexplained)} of {counting} trials failed, the last of them: {last}"
         return None
-    whys = "; ".join(f"{host}: {why}" for host, why in left.items())
-    return f"no host is left that is proved clean ({whys})"
 
-
-def _baseline(results: Sequence[TrialResult], retryable: AbstractSet[str]) -> str | None:
-    """Without plain decode there is nothing to compare with, and likely nothing that runs."""
-    tries = [r for r in results if r.purpose == "baseline" and r.outcome is not Outcome.CANCELLED]
-    if not tries or any(r.outcome not in _FAILURES for r in tries):
-        return None
-    last = tries[-1]
-    if may_retry(last, len(tries), retryable):
-        return None
-    return f"the baseline cannot run after {counted(len(tries), 'try', 'tries')}: {_why(last)}"
-
-
-def _failures(results: Sequence[TrialResult], limits: Limits) -> str | None:
-    failed = [r.outcome in _FAILURES for r in results]
-    if len(failed) >= limits.in_a_row and all(failed[-limits.in_a_row :]):
-        number = counted(limits.in_a_row, "trial")
-        return f"{number} failed in a row, the last of them: {_why(results[-1])}"
-    if len(failed) >= limits.share_after and sum(failed) > limits.share * len(failed):
-        last = next(r for r in reversed(results) if r.outcome in _FAILURES)
-        return f"{sum(failed)} of {len(failed)} trials failed, the last of them: {_why(last)}"
-    return None
-
-
-def _counted(results: Sequence[TrialResult], closed: Sequence[Closed]) -> list[TrialResult]:
-    return [
-        r
-        for r in results
-        if r.outcome is not Outcome.CANCELLED
-        and not (r.outcome in _FAILURES and is_closed(r.config, closed, r.host))
-    ]
+    def _ends_in_failures(self, unexplained: Sequence[TrialResult]) -> bool:
+        ours = {result.trial for result in unexplained}
+        row = 0
+        for result in reversed(self._trials):
+            if result.outcome not in _FAILURES:
+                return False
+            row += result.trial in ours
+            if row == self._limits.in_a_row:
+                return True
+        return False
 
 
 def _why(result: TrialResult) -> str:

@@ -64,21 +64,12 @@ def closed_values(
     not_blamed: AbstractSet[str] = frozenset(),
     times: int = TIMES,
 ) -> tuple[Closed, ...]:
-    """Find what always fails, host by host.
-
-    `not_blamed` are signatures that no value is to blame for: faults of the infrastructure, and a
-    lack of memory, which depends on amounts, so that it is the search that learns it. A value of
-    plain decode's defaults is closed on the evidence of plain trials alone.
-    """
+    """Find what always fails, host by host."""
     baseline = next((r.config for r in results if r.purpose == "baseline"), None)
-    by_host: dict[str, list[TrialResult]] = {}
+    by_host: dict[str, FaultRecord] = {}
     for result in results:
-        by_host.setdefault(result.host, []).append(result)
-    return tuple(
-        closed
-        for held in by_host.values()
-        for closed in closed_on(held, baseline, not_blamed=not_blamed, times=times)
-    )
+        by_host.setdefault(result.host, FaultRecord(not_blamed, times)).take(result)
+    return tuple(closed for record in by_host.values() for closed in record.closed(baseline))
 
 
 def is_closed(
@@ -96,59 +87,70 @@ def fault_of(result: TrialResult) -> str:
     return result.signature or hang
 
 
-def closed_on(
-    results: Sequence[TrialResult],
-    baseline: Config | None,
-    *,
-    not_blamed: AbstractSet[str] = frozenset(),
-    times: int = TIMES,
-) -> Iterator[Closed]:
-    """Find what always fails on the one host that all results come from."""
-    good = [r.config for r in results if r.outcome in _SUCCEEDED]
-    faults = dict.fromkeys(fault_of(r) for r in results)
-    for fault in faults:
-        failed = [r for r in results if fault_of(r) == fault]
-        if not fault or fault in not_blamed or len({r.config.variant for r in failed}) < times:
-            continue
-        suspects = _suspects(failed, good, baseline)
-        if suspects:
-            yield _closed(fault, failed, results, suspects)
+class FaultRecord:
+    """What worked on one host and what failed, taken in one by one: a look costs by the failures.
+
+    `not_blamed` are signatures that no value is to blame for: faults of the infrastructure, and a
+    lack of memory, which depends on amounts, so that it is the search that learns it. A value of
+    plain decode's defaults is closed on the evidence of plain trials alone.
+    """
+
+    def __init__(self, not_blamed: AbstractSet[str] = frozenset(), times: int = TIMES) -> None:
+        self._not_blamed, self._times = not_blamed, times
+        self._ended: list[Config] = []
+        self._worked: set[tuple[type, Item]] = set()
+        self._failed: dict[str, list[TrialResult]] = {}
+
+    def take(self, result: TrialResult) -> None:
+        """Take one more result in."""
+        if result.outcome not in (*_TAUGHT, *_SUCCEEDED):
+            return
+        self._ended.append(result.config)
+        if result.outcome in _SUCCEEDED:
+            self._worked |= set(map(_typed, result.config.items()))
+        elif (fault := fault_of(result)) and fault not in self._not_blamed:
+            self._failed.setdefault(fault, []).append(result)
+
+    def closed(self, baseline: Config | None) -> Iterator[Closed]:
+        """Find what always fails, as far as plain decode's defaults are known."""
+        for fault, failed in self._failed.items():
+            if len({result.config.variant for result in failed}) < self._times:
+                continue
+            suspects = self._suspects(failed, baseline)
+            if suspects:
+                yield self._closed(fault, failed, suspects)
+
+    def _suspects(self, failed: Sequence[TrialResult], baseline: Config | None) -> list[Item]:
+        """Return what is in all failures and in no success, if it may be blamed for them."""
+        shared = [
+            item
+            for item in failed[0].config.items()
+            if _typed(item) not in self._worked and all(_has(r.config, item) for r in failed)
+        ]
+        ours = [item for item in shared if baseline is None or not _has(baseline, item)]
+        plain_evidence = all(r.config.is_plain for r in failed)
+        return ours or (shared if plain_evidence else [])
+
+    def _closed(
+        self, fault: str, failed: Sequence[TrialResult], suspects: Sequence[Item]
+    ) -> Closed:
+        first, *others = suspects
+        tried = [c for c in self._ended if all(_has(c, item) for item in suspects)]
+        places = dict.fromkeys(r.where for r in failed)
+        return Closed(
+            host=failed[0].host,
+            axis=first[0],
+            value=first[1],
+            signature=fault,
+            count=len(failed),
+            tried=len(tried),
+            where=" or ".join(places),
+            together=tuple(others),
+        )
 
 
-def _suspects(
-    failed: Sequence[TrialResult], good: Sequence[Config], baseline: Config | None
-) -> list[Item]:
-    """Return what is in all failures and in no success, if it may be blamed for them."""
-    shared = [
-        item
-        for item in failed[0].config.items()
-        if all(_has(r.config, item) for r in failed) and not any(_has(c, item) for c in good)
-    ]
-    ours = [item for item in shared if baseline is None or not _has(baseline, item)]
-    plain_evidence = all(r.config.is_plain for r in failed)
-    return ours or (shared if plain_evidence else [])
-
-
-def _closed(
-    fault: str,
-    failed: Sequence[TrialResult],
-    results: Sequence[TrialResult],
-    suspects: Sequence[Item],
-) -> Closed:
-    first, *others = suspects
-    ended = [r for r in results if r.outcome in (*_TAUGHT, *_SUCCEEDED)]
-    tried = [r for r in ended if all(_has(r.config, item) for item in suspects)]
-    places = dict.fromkeys(r.where for r in failed)
-    return Closed(
-        host=failed[0].host,
-        axis=first[0],
-        value=first[1],
-        signature=fault,
-        count=len(failed),
-        tried=len(tried),
-        where=" or ".join(places),
-        together=tuple(others),
-    )
+def _typed(item: Item) -> tuple[type, Item]:
+    return type(item[1]), item
 
 
 def _has(config: Mapping[str, Value], item: Item) -> bool:

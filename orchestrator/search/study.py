@@ -6,7 +6,7 @@ quarter of a second before each start of a server. Only the driver writes.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, Trial
+from optuna.trial import FrozenTrial, Trial, create_trial
 
 from orchestrator.job import Purpose
 from orchestrator.search.samplers import PlayedSampler, make_sampler
@@ -38,6 +38,8 @@ from sweeps.values import Value
 
 logger = logging.getLogger(__name__)
 
+FORGETFUL = ("random",)
+"""Samplers that draw without a look at earlier trials."""
 ASKS_PER_PROPOSAL = 10
 """Draws from the sampler before one at random is taken: samplers like to ask again for the best."""
 
@@ -65,10 +67,9 @@ class StudySearch:
             for upwards in sweep.objective.directions.values()
         ]
         self._file = StudyFile(path, name, directions, key or study_key(definition(sweep)))
-        kept = {int(frozen.user_attrs["number"]): frozen for frozen in self._file.trials()}
         known = {result.number: result for result in results}
         # Also those whose record was lost with a killed driver: their folders are taken.
-        self._next_number = max([first_number, *(number + 1 for number in [*kept, *known])])
+        self._next_number = max([first_number, *(n + 1 for n in self._file.numbers | known.keys())])
         # A sampler made anew with the same seed would repeat its first draws after a resume.
         seed = sweep.seed * 100_003 + self._next_number
         self._planner = self._make_planner() if sweep.sampler == FACTORISED else None
@@ -83,8 +84,7 @@ class StudySearch:
         self._seen: set[str] = set()
         self.collapsed = 0
         """How often a draw acted alike with one that was known."""
-        for number in sorted(kept.keys() | known.keys()):
-            self._take_up(number, kept.get(number), known.get(number))
+        self._take_all_up(known)
 
     @property
     def ends_itself(self) -> bool:
@@ -171,25 +171,35 @@ class StudySearch:
                 return self._hand_out(trial, Proposal(self._next_number, config, Purpose.SEARCH))
         return None
 
-    def _take_up(self, number: int, frozen: FrozenTrial | None, result: TrialResult | None) -> None:
-        """Learn from a trial of an earlier run, and bring the file up to date."""
-        if frozen is not None and frozen.state.is_finished():
-            self._seen.add(Config.of(frozen.user_attrs["config"]).variant)
-            self._study.add_trial(frozen)
-        elif result is not None:
-            self._seen.add(result.config.variant)
-            told = self._told(result)
-            self._study.add_trial(told)
-            self._file.ended(number, told)
-        elif frozen is not None:
-            config = Config.of(frozen.user_attrs["config"])
-            self._seen.add(config.variant)
-            attributes = {**frozen.user_attrs, "result": {"outcome": "interrupted"}}
-            told = NOTHING_LEARNT.told(frozen.params, frozen.distributions, attributes)
-            self._file.ended(number, told)
-            purpose = Purpose(frozen.user_attrs["purpose"])
-            why = f"trial {number} once more: it was cut off before it began"
-            self._retries.append(_Wanted(config, purpose, why, number))
+    def _take_all_up(self, known: Mapping[int, TrialResult]) -> None:
+        """Learn from the trials of earlier runs, and bring the file up to date."""
+        forgets = self._planner is not None or self._sweep.sampler in FORGETFUL
+        whole = {} if forgets else self._file.trials()
+        for number in sorted(self._file.numbers | known.keys()):
+            result = known.get(number)
+            if number in self._file.ended_before:
+                if not forgets:
+                    self._study.add_trial(_lean(whole[number]))
+                config = result.config if result else _config_of(self._file.trial(number))
+                self._seen.add(config.variant)
+            elif result is not None:
+                self._seen.add(result.config.variant)
+                told = self._told(result)
+                self._study.add_trial(_lean(told))
+                self._file.ended(number, told)
+            else:
+                self._close_cut_off(number, self._file.trial(number))
+
+    def _close_cut_off(self, number: int, frozen: FrozenTrial) -> None:
+        """Close a trial that was handed out and never began; it is tried again."""
+        config = _config_of(frozen)
+        self._seen.add(config.variant)
+        attributes = {**frozen.user_attrs, "result": {"outcome": "interrupted"}}
+        told = NOTHING_LEARNT.told(frozen.params, frozen.distributions, attributes)
+        self._file.ended(number, told)
+        purpose = Purpose(frozen.user_attrs["purpose"])
+        why = f"trial {number} once more: it was cut off before it began"
+        self._retries.append(_Wanted(config, purpose, why, number))
 
     def _told(self, result: TrialResult) -> FrozenTrial:
         """Return a trial as its end would have left it in the file."""
@@ -249,6 +259,19 @@ class _Wanted:
     purpose: Purpose = Purpose.SEARCH
     why: str = ""
     retry_of: int | None = None
+
+
+def _config_of(frozen: FrozenTrial) -> Config:
+    return Config.of(frozen.user_attrs["config"])
+
+
+def _lean(told: FrozenTrial) -> FrozenTrial:
+    """Return a trial without our notes on it: a study in memory copies all of it."""
+    return create_trial(
+        state=told.state, values=told.values, params=told.params,
+        distributions=told.distributions, system_attrs=told.system_attrs,
+        intermediate_values=told.intermediate_values,
+    )  # fmt: skip
 
 
 def _once_more(result: TrialResult) -> _Wanted:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.breaker import Limits, may_retry, quarantined, tripped
+from sweeps.breaker import Breaker, Limits, may_retry, tripped
 from sweeps.closing import closed_values
 from sweeps.results import Outcome, TrialResult
 from tests.sweeps.makers import ngram, plain, result
@@ -104,7 +104,10 @@ def test_failures_that_a_closed_value_explains_do_not_count() -> None:
 
 def test_quarantined_hosts_end_it_once_none_is_left() -> None:
     dirty = replace(ended(1, Outcome.MEASURED), dirty="2 processes outlived the stop", host="a")
-    assert quarantined([BASELINE, dirty]) == {"a": "2 processes outlived the stop"}
+    breaker = Breaker(["a"], frozenset())
+    for one in (BASELINE, dirty):
+        breaker.take(one)
+    assert breaker.quarantined == {"a": "2 processes outlived the stop"}
     assert tripped([BASELINE, dirty], ["a", "b"]) is None
     why = tripped([BASELINE, dirty], ["a"])
     assert why == "no host is left that is proved clean (a: 2 processes outlived the stop)"

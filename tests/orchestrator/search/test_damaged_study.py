@@ -38,7 +38,7 @@ def _left(folder: Path, sweep: Sweep = SMALL) -> list[TrialResult]:
 
 def _values(path: Path) -> list[float | None]:
     with contextlib.closing(StudyFile(path, "s", [StudyDirection.MAXIMIZE])) as file:
-        return [trial.value for trial in file.trials()]
+        return [trial.value for trial in file.trials().values()]
 
 
 @pytest.mark.slow  # tables are made anew
