@@ -2,10 +2,11 @@
 
 A signal (SIGKILL, SIGTERM, or SIGSTOP for up to two seconds) hits the driver, the trial actor, a
 guard, a server, the MLflow server or a process of Ray's head at a random instant, over many small
-sweeps; a sweep whose driver died is taken up by the same command until it has ended. Then its
-spools, its study and MLflow's store are compared. Power cuts are copies of the state folder at
-random instants, each of which is taken up again. `--quick` throws few faults, without the MLflow
-server and its outage. What was thrown and what was found goes to the error output as a table.
+sweeps; a sweep whose driver died is taken up by the same command until it has ended, and told to an
+MLflow server that was away at the end by `rebuild`. Then its spools, its study and MLflow's store
+are compared. Power cuts are copies of the state folder at random instants, each of which is taken
+up again. `--quick` throws few faults, without the MLflow server and its outage. What was thrown and
+what was found goes to the error output as a table.
 """
 
 import random
@@ -124,6 +125,7 @@ def _figures(rounds: Sequence[Round], cuts: Findings, cut_count: int) -> Figures
         "faults_count": len(strikes),
         "sweeps_count": len(rounds),
         "starts_count": sum(one.starts for one in rounds),
+        "rebuilds_count": sum(one.rebuilt for one in rounds),
         **{f"{name}_count": value for name, value in found.counts.items()},
         "power_cuts_count": cut_count,
         **{f"power_cut_{name}_count": value for name, value in cuts.counts.items()},

@@ -43,7 +43,7 @@ from orchestrator.stories import ending
 from orchestrator.sweep_run import Attendants, Past, RepeatingSearch, SweepRun
 from orchestrator.tallying import counted
 from orchestrator.tracking.jsonl import JsonlTracker
-from orchestrator.tracking.mlflow_writer import MlflowWriter, check_store
+from orchestrator.tracking.mlflow_writer import CARD_FILE, TOLD_FILE, MlflowWriter, check_store
 from orchestrator.tracking.review import SweepReview
 from orchestrator.tracking.seam import Tracker
 from orchestrator.tracking.tracking_uri import is_remote, shown_uri, tracking_uri
@@ -174,17 +174,18 @@ class Mover:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What killed drivers left, by the id of each sweep: the trials that are now closed."""
+    """What killed drivers left, by the id of each sweep: the trials whose end nobody was told,
+    those that are only now closed among them."""
 
-    closed: Mapping[str, Sequence[TrialResult]]
+    untold: Mapping[str, Sequence[TrialResult]]
 
     def tell(self, tracker: MlflowWriter, state: State, taken_up: str) -> None:
-        """Have the tracker close them too, and remember that these sweeps are dead.
+        """Have the tracker know of them, and remember that these sweeps are dead.
 
         But for the one that is taken up, which runs again: its driver, too, may be killed.
         """
-        tracker.close_stale(list(self.closed))
-        for sweep_id, results in self.closed.items():
+        tracker.close_stale(list(self.untold))
+        for sweep_id, results in self.untold.items():
             for result in results:
                 tracker.trial_ended(result, state.trial_folder(sweep_id, result.number))
             card = state.card(sweep_id)
@@ -197,7 +198,19 @@ def _close_dead(state: State) -> _Left:
     dead = [one for one in state.sweep_ids() if state.card(one).get("status") == "running"]
     for sweep_id in dead:
         recover(state, sweep_id)
-    return _Left({sweep_id: close_interrupted(state, sweep_id) for sweep_id in dead})
+        close_interrupted(state, sweep_id)
+    return _Left({sweep_id: _untold(state, sweep_id) for sweep_id in dead})
+
+
+def _untold(state: State, sweep_id: str) -> list[TrialResult]:
+    """Return the trials whose end the tracker does not know; it knows nothing of some sweeps."""
+    if not state.outbox_path(sweep_id).with_name(CARD_FILE).exists():
+        return []
+    return [
+        result
+        for result in state.ended(sweep_id)
+        if not (state.trial_folder(sweep_id, result.number) / TOLD_FILE).exists()
+    ]
 
 
 def _drive(

@@ -91,16 +91,30 @@ class Place:
             sys.executable, "-m", "orchestrator", "sweep", "faults.py", "--state-dir", "state",
             "--driver", self.driver, "--engine", "emulated", *words,
         ]  # fmt: skip
-        env = {**os.environ, MARK: self.mark, "PYTHONPATH": str(ROOT)}
-        env.pop("MLFLOW_TRACKING_URI", None)
-        if self.tracking_uri:
-            env["MLFLOW_TRACKING_URI"] = self.tracking_uri
         self.starts += 1
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                argv, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=log,
+                argv, cwd=self.folder, env=self._env(), stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
+
+    @property
+    def has_unsent(self) -> bool:
+        """Tell whether the sweep ended while the tracker was away."""
+        return self.state.outbox_path(self.sweep_id).exists()
+
+    def rebuild(self) -> None:
+        """Run the command that a user types after that."""
+        words = ["rebuild", "--state-dir", "state"]
+        subprocess.run(
+            [sys.executable, "-m", "orchestrator", *words],
+            cwd=self.folder, env=self._env(), check=True, timeout=END_S, capture_output=True,
+        )  # fmt: skip
+
+    def _env(self) -> dict[str, str]:
+        env = {**os.environ, MARK: self.mark, "PYTHONPATH": str(ROOT)}
+        env.pop("MLFLOW_TRACKING_URI", None)
+        return {**env, "MLFLOW_TRACKING_URI": self.tracking_uri} if self.tracking_uri else env
 
     def ours(self) -> list[psutil.Process]:
         """Return the live processes that the commands of this place started, but no servers."""

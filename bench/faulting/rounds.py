@@ -25,6 +25,8 @@ class Round:
     strikes: tuple[Strike, ...]
     findings: Findings
     starts: int
+    rebuilt: bool
+    """The MLflow server was away at the end, and was told afterwards."""
 
 
 def under_fire(
@@ -50,11 +52,15 @@ def under_fire(
             if strike.hit and target is Target.DRIVER and number != signal.SIGSTOP:
                 _wait(process)
         known |= _to_the_end(place, process)
+        rebuilt = tracker is not None and place.has_unsent
+        if tracker is not None and rebuilt:
+            tracker.wait_ready()
+            place.rebuild()
         store = tracker.store_uri if tracker else ""
         found = audit(place, known, store)
     finally:
         place.clear()
-    return Round(tuple(strikes), found, place.starts)
+    return Round(tuple(strikes), found, place.starts, rebuilt)
 
 
 def _to_the_end(place: Place, process: "subprocess.Popen[bytes]") -> dict[int, tuple[str, float]]:

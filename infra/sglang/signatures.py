@@ -206,7 +206,9 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
          _RAISED + r"(?:ValueError|AssertionError|pydantic\S*ValidationError):? ?(?P<what>.*)",
          moments=(*_START, *_CAPTURE)),
     _row("crashed", _BAD, "the server crashed",
-         _RAISED + r"(?P<what>(?:Runtime|Attribute|Import|ModuleNotFound|NotImplemented|Type|Key"
+         # What a dying rank leaves says nothing of the cause: that it was killed, perhaps.
+         _RAISED + r"(?!RuntimeError: Rank \d+ scheduler died)"
+         r"(?P<what>(?:Runtime|Attribute|Import|ModuleNotFound|NotImplemented|Type|Key"
          r"|Index|Name|ZeroDivision|Value|Assertion)Error(?:: .*|$))"),
     _row("worker_died", _FAILED, "a worker died",
          r"(?P<what>(?:Rank \d+ )?scheduler died during initialization [^\n]*"

@@ -1,5 +1,6 @@
 """The tracker that writes to MLflow, from one thread of its own; the only importer of MLflow."""
 
+import contextlib
 import logging
 import os
 import shutil
@@ -39,6 +40,10 @@ log = logging.getLogger(__name__)
 
 CARD_FILE = "tracker.json"
 """Beside the outbox: the card of the sweep, from which its run can be made again."""
+
+TOLD_FILE = "told"
+"""In the folder of a trial whose end was told: a driver that is killed just before it tells it
+leaves a result without."""
 
 _ENVIRONMENT = {
     # The writer tries again by itself, and can be told to stop; MLflow's own tries cannot.
@@ -142,8 +147,11 @@ class MlflowWriter:
     def trial_ended(self, result: TrialResult, folder: Path) -> None:
         """Write the result and the files of a trial, and end its run."""
         now_ms = self._now_ms()
-        self._put(TrialEnded(result, folder.absolute(), now_ms), now_ms)
+        kept = self._put(TrialEnded(result, folder.absolute(), now_ms), now_ms)
         self._put(TrialFiles(result.trial, result.sweep, folder.absolute()), now_ms)
+        if kept:
+            with contextlib.suppress(OSError):
+                (folder / TOLD_FILE).touch()
 
     def sweep_ended(self, status: str, review: SweepReview | None = None) -> None:
         """Write the count of each outcome and what the sweep came to, and end its run."""
@@ -161,9 +169,11 @@ class MlflowWriter:
             self._scratch.cleanup()
         return complete
 
-    def _put(self, event: Event, at_ms: int) -> None:
-        if not self._outbox.put(event, at_ms):
-            log.debug("%s came after the end and is not kept", type(event).__name__)
+    def _put(self, event: Event, at_ms: int) -> bool:
+        kept = self._outbox.put(event, at_ms)
+        if not kept:
+            log.debug("%s came after the end, or is lost", type(event).__name__)
+        return kept
 
     def _now_ms(self) -> int:
         """Return a time that no earlier call returned: of equal times MLflow keeps the larger.

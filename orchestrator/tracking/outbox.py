@@ -82,15 +82,14 @@ class Outbox:
             return len(self._mark.aside)
 
     def put(self, event: Event, at_ms: int = 0) -> bool:
-        """Queue an event; False if the outbox is closed."""
+        """Queue an event; False if the outbox is closed, or the disk does not take it."""
         with self._changed:
             if self._closed:
                 return False
             if isinstance(event, TrialEnded):
                 self._flush(event.result.trial)
             self._note(at_ms)
-            self._append(event)
-            return True
+            return self._append(event)
 
     def put_sample(self, trial: str, sample: Sample, at_ms: int) -> bool:
         """Keep a sample, in the place of one for the same second; False if closed."""
@@ -190,15 +189,16 @@ class Outbox:
             if samples := self._samples.pop(name, None):
                 self._append(Progress(name, samples))
 
-    def _append(self, event: Event) -> None:
+    def _append(self, event: Event) -> bool:
         try:
             self._journal.append(event_data(event))
         except (DiskError, ValueError, TypeError) as error:
             self.lost += 1
             log.warning("%s is not kept for the tracker: %s", type(event).__name__, error)
-            return
+            return False
         self._lines += 1
         self._changed.notify()
+        return True
 
     def _entry_at(self, start: int) -> Entry | None:
         """Return the event whose line begins there, with all samples that follow samples."""

@@ -138,6 +138,8 @@ CASES: list[tuple[str, int | None, Moment, list[str]]] = [
      ["AttributeError: 'NoneType' object has no attribute 'endswith'", SIGQUIT]),
     ("worker_died", 1, START,
      ["RuntimeError_: x", "Rank 2 scheduler died during initialization (exit code: 1)."]),
+    ("worker_died", 1, START,
+     ["RuntimeError: Rank 0 scheduler died during initialization (exit code: -15)."]),
     ("child_failed", -9, START,
      ["[t] Received sigquit from a child process. It usually means the child failed."]),
     ("killed", -9, START, ["[t TP0] Load weight begin. avail mem=140.10 GB"]),
