@@ -240,8 +240,8 @@ def test_a_full_disk_is_counted_and_raises_nothing(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as folder:
         outbox = Outbox(folder / "outbox.jsonl")
         long = replace(stores.card(1), purpose="x" * 5_000)
-        for at_ms in range(30):
-            assert outbox.put(TrialStarted(long, at_ms), at_ms)
+        kept = [outbox.put(TrialStarted(long, at_ms), at_ms) for at_ms in range(30)]
+        assert kept.count(False) == outbox.lost > 0
         assert 0 < outbox.lost < 30
         outbox.close()
         assert len(list(_sent(outbox))) == 30 - outbox.lost
