@@ -197,6 +197,8 @@ class StudySearch:
         attributes = {**frozen.user_attrs, "result": {"outcome": "interrupted"}}
         told = NOTHING_LEARNT.told(frozen.params, frozen.distributions, attributes)
         self._file.ended(number, told)
+        if any(wanted.config == config for wanted in self._retries):
+            return  # it was to try again what still waits for that
         purpose = Purpose(frozen.user_attrs["purpose"])
         why = f"trial {number} once more: it was cut off before it began"
         self._retries.append(_Wanted(config, purpose, why, number))

@@ -138,6 +138,26 @@ def test_a_resumed_search_repeats_nothing_and_takes_up_what_was_cut_off(tmp_path
     assert all(t.state.is_finished() for t in _study(tmp_path, resumed).trials[:3])
 
 
+def test_a_retry_that_was_cut_off_before_it_began_is_tried_once(tmp_path: Path) -> None:
+    search = _search(tmp_path)
+    _tell(search, _ask(search))
+    cut = _ask(search)
+    search.close()
+    cancelled = result(cut.number, cut.config, outcome=Outcome.CANCELLED)
+
+    def taken_up() -> StudySearch:
+        return StudySearch(SMALL, tmp_path / "study.db", "s", [cancelled], again=[cancelled])
+
+    killed = taken_up()
+    assert _ask(killed).retry_of == cut.number
+    killed.close()
+    resumed = taken_up()
+    retry = _ask(resumed)
+    assert (retry.config, retry.retry_of) == (cut.config, cut.number)
+    _tell(resumed, retry)
+    assert cut.config not in [_ask(resumed).config for _ in range(3)]
+
+
 def test_the_same_seed_gives_the_same_sweep_and_another_seed_another(tmp_path: Path) -> None:
     def proposals(name: str, seed: int) -> list[str]:
         folder = tmp_path / name
