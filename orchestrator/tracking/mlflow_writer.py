@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 CARD_FILE = "tracker.json"
 """Beside the outbox: the card of the sweep, from which its run can be made again."""
 
-TOLD_FILE = "told"
+TOLD_FILE = ".told"
 """In the folder of a trial whose end was told: a driver that is killed just before it tells it
 leaves a result without."""
 

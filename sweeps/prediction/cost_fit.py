@@ -65,7 +65,7 @@ TOGETHER_SPREAD = 0.1
 OF_VERIFY, OF_TOKENS = "a cost of any verify", "a cost of each token, payload or compute"
 OF_EXPERTS, OF_JUMP = "weights of further experts", "a protocol that changes with the size"
 OF_REDUCED = "all-reduces, as they were timed"
-_SHARED = (OFFSET, HOST, HOST, CHAIN, GROWTH, REQUEST, REDUCED)
+_SHARED = (OFFSET, HOST, HOST, CHAIN, GROWTH, REQUEST)
 
 
 def growth(tokens: float) -> float:
@@ -109,7 +109,8 @@ class CostFit:
         row = np.array(self._row(work))
         place = self._places[self.bold(work.serving)]
         row[3 * place] = 0.0
-        row[-1] -= self._units(work.serving, 1)
+        if self.all_reduces.were_timed:
+            row[-1] -= self._units(work.serving, 1)
         taken = parts * row
         last = 3 * len(self._places)
         found = {
@@ -185,8 +186,16 @@ class CostFit:
         chain = float(work.algorithm in CHAINS)
         return [
             *row, drafts, drafts * (1 - chain), drafts * chain, chain * (work.width - 1),
-            growth(work.tokens), drafts * (work.batch - 1), self._units(work.serving, work.tokens),
+            growth(work.tokens), drafts * (work.batch - 1), *self._reduced(work),
         ]  # fmt: skip
+
+    @property
+    def _shared(self) -> tuple[Part, ...]:
+        return (*_SHARED, REDUCED) if self.all_reduces.were_timed else _SHARED
+
+    def _reduced(self, work: Work) -> list[float]:
+        timed = self.all_reduces.were_timed
+        return [self._units(work.serving, work.tokens)] if timed else []
 
     def _units(self, serving: Config, tokens: int) -> float:
         return self.all_reduces.units(self._changes(serving), tokens)
@@ -202,17 +211,18 @@ class CostFit:
         wanted: list[float] = []
 
         def expect(weights: Mapping[int, float], part: Part) -> None:
-            row = np.zeros(count + len(_SHARED))
+            row = np.zeros(count + len(self._shared))
             row[list(weights)] = list(weights.values())
             rows.append(row / part.spread)
             wanted.append(part.mean / part.spread)
 
-        reduced, unit = count + len(_SHARED) - 1, self._units(self.default, 1)
+        reduced, unit = count + len(_SHARED), self._units(self.default, 1)
+        part = {reduced: unit} if unit else {}
         for serving, place in self._places.items():
             at = 3 * place
             timed = self.all_reduces.knows_each(self._changes(serving)) and unit > 0
             if place == 0:
-                expect({0: 1.0, reduced: unit}, BASE)
+                expect({0: 1.0, **part}, BASE)
                 expect({1: 1.0}, SLOPE)
             elif timed:
                 expect({at: 1.0, 0: -1.0}, self._timed_base(serving))
@@ -220,11 +230,12 @@ class CostFit:
             else:
                 cost, spread = self._change(serving)
                 factor = math.exp(cost)
-                expect({at: 1.0, 0: -factor, reduced: unit * (1 - factor)}, Part(0.0, spread))
+                moved = {place: share * (1 - factor) for place, share in part.items()}
+                expect({at: 1.0, 0: -factor, **moved}, Part(0.0, spread))
                 expect({at + 1: 1.0, 1: -1.0}, Part(0.0, SLOPE_SPREAD))
             expect({at + 2: 1.0}, TIMED_JUMP if timed else JUMP)
-        for place, part in enumerate(_SHARED):
-            expect({count + place: 1.0}, part)
+        for place, shared in enumerate(self._shared):
+            expect({count + place: 1.0}, shared)
         return np.array(rows), np.array(wanted)
 
     def _timed_base(self, serving: Config) -> Part:
@@ -255,7 +266,7 @@ class CostFit:
         units = np.exp(self._logs - costs) / self.unit_ms
         own = np.array([self._small.spread(work) for work in works])
         scales = np.hypot([one.spread_fraction for one in self._used], own) * units
-        columns = 3 * len(self._places) + len(_SHARED)
+        columns = 3 * len(self._places) + len(self._shared)
         rows = np.array([self._row(work) for work in works]).reshape(len(works), columns)
         places = np.array([self._places[self.bold(work.serving)] for work in works], dtype=np.intp)
         tokens = np.array([float(work.tokens) for work in works])
