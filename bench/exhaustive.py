@@ -10,7 +10,7 @@ order each time. Needs the environment that `make sweep-real` builds, and a quie
 - `recommended_…`: of the variant that the sweep named, by the measurement of all.
 - `spread_ratio`: between starts of one variant.
 
-`--quick` sweeps two variants once.
+`--quick` starts plain decode once, and compares nothing.
 """
 
 import math
@@ -42,7 +42,7 @@ SPACE = """
 from dataclasses import replace
 
 from search_spaces.cpu_tiny import sweep as whole
-from sweeps import Budget, Choice
+from sweeps import Choice
 
 few = [Choice("speculative_algorithm", [None])]
 sweep = replace(

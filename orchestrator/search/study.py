@@ -185,7 +185,8 @@ class StudySearch:
             elif result is not None:
                 self._seen.add(result.config.variant)
                 told = self._told(result)
-                self._study.add_trial(_lean(told))
+                if not forgets:
+                    self._study.add_trial(_lean(told))
                 self._file.ended(number, told)
             else:
                 self._close_cut_off(number, self._file.trial(number))

@@ -216,13 +216,13 @@ class CostFit:
             rows.append(row / part.spread)
             wanted.append(part.mean / part.spread)
 
-        reduced, unit = count + len(_SHARED), self._units(self.default, 1)
-        part = {reduced: unit} if unit else {}
+        unit = self._units(self.default, 1)
+        reduced = {count + len(_SHARED): unit} if unit else {}
         for serving, place in self._places.items():
             at = 3 * place
             timed = self.all_reduces.knows_each(self._changes(serving)) and unit > 0
             if place == 0:
-                expect({0: 1.0, **part}, BASE)
+                expect({0: 1.0, **reduced}, BASE)
                 expect({1: 1.0}, SLOPE)
             elif timed:
                 expect({at: 1.0, 0: -1.0}, self._timed_base(serving))
@@ -230,8 +230,8 @@ class CostFit:
             else:
                 cost, spread = self._change(serving)
                 factor = math.exp(cost)
-                moved = {place: share * (1 - factor) for place, share in part.items()}
-                expect({at: 1.0, 0: -factor, **moved}, Part(0.0, spread))
+                rest = {column: share * (1 - factor) for column, share in reduced.items()}
+                expect({at: 1.0, 0: -factor, **rest}, Part(0.0, spread))
                 expect({at + 1: 1.0, 1: -1.0}, Part(0.0, SLOPE_SPREAD))
             expect({at + 2: 1.0}, TIMED_JUMP if timed else JUMP)
         for place, shared in enumerate(self._shared):
