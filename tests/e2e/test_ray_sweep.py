@@ -85,7 +85,7 @@ def test_a_signal_while_ray_comes_up_ends_a_sweep_before_its_first_trial(tmp_pat
 def test_a_driver_that_is_killed_twice_leaves_no_server_and_its_sweep_resumes(
     tmp_path: Path,
 ) -> None:
-    write_space(tmp_path, "killed", trials=2, max_tokens=10_000)
+    write_space(tmp_path, "killed", trials=2, max_tokens=40_000)
     state = State(tmp_path / ".sweeps")
     for number, words in enumerate([(), ("--driver", "serial")]):
         with started(tmp_path, "sweep", "killed.py", *words) as process:
