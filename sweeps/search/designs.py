@@ -1,4 +1,4 @@
-"""Trials that are not left to the model: contrasts, seeds, and what differs from the leader once.
+"""Trials that are made whatever they promise: contrasts, seeds, what differs from the leader once.
 
 The model is often wrong at first where two axes act together, or where it never looked.
 """
@@ -10,6 +10,7 @@ from sweeps.axes import Axis
 from sweeps.config import Config
 from sweeps.prediction.all_reduces import NOT_TIMED, AllReduces, changes_of
 from sweeps.search.encoding import values_of
+from sweeps.search.favourites import Drafts, Favourites
 from sweeps.search.pool import PoolMaker
 from sweeps.search.roles import ALGORITHM, WANTED, Role, drafting_of, role_of, serving_of, trait_of
 from sweeps.search.steps import Purpose
@@ -37,41 +38,55 @@ class Designs:
         self.algorithms = tuple(self._algorithms())
         self.bold = tuple(self._bold_servings())
 
-    def opening(self, inert: frozenset[str]) -> Iterator[Idea]:
-        """Yield plain decode at each setting that replaces the transport, then a draft of each
-        algorithm, as a person would set it, where such a setting works; else at another bold one.
-        Where all-reduces were timed without a server, the model knows better what to try first.
+    def opening(
+        self, inert: frozenset[str], tried: Drafts, favourites: Favourites
+    ) -> Iterator[Idea]:
+        """Yield plain decode at each setting that replaces the transport, then the favourite draft
+        of each algorithm that was not tried, where such a setting works; else at another bold one.
+
+        Where all-reduces were timed without a server, the model knows where drafts are fastest.
+        `tried` is the first draft started of each algorithm. Before anything is known, drafts are
+        as a person would set them.
         """
         for name, serving in self.bold:
             if trait_of(name).replaces and not self._is_timed(serving):
                 why = f"plain decode with {name}: is it the transport that costs?"
                 yield from self._idea(self.plain, serving, Purpose.CONTRAST, why)
+        default = serving_of(self.plain)
         if self._all_reduces.were_timed:
+            serving = favourites.serving or default
+            yield from self._firsts("what was timed", serving, tried, favourites)
             return
         places = [(name, serving) for name, serving in self.bold if name not in inert]
-        name, serving = places[0] if places else ("the default", serving_of(self.plain))
-        for number, algorithm in enumerate(self.algorithms):
-            draft = self.seed_draft(algorithm)
-            if draft is not None:
-                purpose = Purpose.SEED if number else Purpose.CONTRAST
-                why = f"{algorithm} as a person would set it first, with {name}"
-                yield from self._idea(draft, serving, purpose, why)
+        name, serving = places[0] if places else ("the default", default)
+        yield from self._firsts(name, serving, tried, favourites)
         if places and not trait_of(name).replaces:
-            yield from self.contrasts(inert)
+            yield from self.contrasts(inert, tried)
 
-    def contrasts(self, inert: frozenset[str]) -> Iterator[Idea]:
-        """Yield a short draft at the default and at each bold setting, but for what was timed: the
+    def _firsts(
+        self, name: str, serving: Config, tried: Drafts, favourites: Favourites
+    ) -> Iterator[Idea]:
+        drafts = favourites.drafts(self._pool.serving(serving))
+        for algorithm in dict.fromkeys([*drafts, *self.algorithms]):
+            draft = drafts.get(algorithm) or self.seed_draft(algorithm)
+            if draft is not None and algorithm not in tried:
+                why = f"{algorithm} for the first time, with {name}"
+                yield from self._idea(draft, serving, Purpose.SEED, why)
+
+    def contrasts(self, inert: frozenset[str], tried: Drafts) -> Iterator[Idea]:
+        """Yield one draft at the default and at each bold setting, but for what was timed: the
         two costs of a verify, its width and its transport, are told apart by them."""
-        draft = next((d for a in self.algorithms if (d := self.seed_draft(a))), self.plain)
+        known = [*tried.values(), *(self.seed_draft(a) for a in self.algorithms)]
+        draft = next((d for d in known if d is not None), self.plain)
         for name, serving in [("default", serving_of(self.plain)), *self.bold]:
             if name not in inert and not self._is_timed(serving):
-                why = f"a short draft with {name}: is it the width or the transport that costs?"
+                why = f"the same draft with {name}: is it the width or the transport that costs?"
                 yield from self._idea(draft, serving, Purpose.CONTRAST, why)
 
     def _is_timed(self, serving: Config) -> bool:
         return self._all_reduces.knows(changes_of(serving, self.plain))
 
-    def neighbours(self, leader: Config, drafts: Mapping[str, Config]) -> Iterator[Idea]:
+    def neighbours(self, leader: Config, drafts: Drafts) -> Iterator[Idea]:
         """Yield plain decode at the leader's communication, the leader with another algorithm, with
         each bold setting switched, and a little narrower and wider.
 

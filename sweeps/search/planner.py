@@ -135,10 +135,11 @@ class Planner:
         return 2 * self.taste.confirm_rounds
 
     def _opening(self, view: View) -> Step | None:
-        return self._first_new(view, self._designs.opening(view.inert))
+        ideas = self._designs.opening(view.inert, view.first_drafts, view.favourites)
+        return self._first_new(view, ideas)
 
     def _contrasts(self, view: View) -> Step | None:
-        return self._first_new(view, self._designs.contrasts(view.inert))
+        return self._first_new(view, self._designs.contrasts(view.inert, view.first_drafts))
 
     def _first_new(self, view: View, ideas: Iterable[Idea]) -> Step | None:
         for idea in ideas:
@@ -225,11 +226,10 @@ class Planner:
 
     def _checks(self, view: View) -> Step | None:
         """Return a neighbour of the leader that is still unknown, or the leader less a change."""
-        outlook, at = view.outlook
-        if outlook is None:
+        if view.standings is None:
             return None
         leader = view.leader
-        drafts = self._liked_drafts(view, outlook, at[1])
+        drafts = view.favourites.drafts(self._pool.serving(leader))
         ideas = [*self._designs.neighbours(leader, drafts), *self._designs.ablations(leader)]
         for idea in ideas:
             closed = view.feasibility.odds(idea.config) == 0
@@ -237,17 +237,6 @@ class Planner:
             if view.is_new(idea.config) and not hopeless:
                 return self._step(idea)
         return None
-
-    def _liked_drafts(self, view: View, outlook: Outlook, column: int) -> dict[str, Config]:
-        """Return the draft of each algorithm that the model likes best at a serving."""
-        found = {}
-        for algorithm in self._designs.algorithms:
-            rows = [i for i, d in enumerate(outlook.drafts) if d.algorithm == algorithm]
-            rows = [i for i in rows if view.feasibility.odds(outlook.drafts[i]) > 0]
-            if rows:
-                row = max(rows, key=lambda i: outlook.mean[i, column])
-                found[algorithm] = outlook.drafts[row]
-        return found
 
     def _is_hopeless(self, view: View, idea: Idea) -> bool:
         canonical = self._canonical(idea.config)

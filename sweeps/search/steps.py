@@ -14,7 +14,7 @@ class Purpose(StrEnum):
     CONTRAST = "contrast"
     """Tells explanations of the cost apart: draft length against communication."""
     SEED = "seed"
-    """What a person who knows the settings would try."""
+    """The first draft of an algorithm."""
     SEARCH = "search"
     """The start that promises most, by the model."""
     NEIGHBOUR = "neighbour"

@@ -12,6 +12,7 @@ from sweeps.search.beliefs import Models, Outlook, inert_axes
 from sweeps.search.brief import DECODE, Canonical, Foresight, Objective
 from sweeps.search.encoding import Encoder
 from sweeps.search.evidence import CUT, Evidence, gather, purposes
+from sweeps.search.favourites import Favourites
 from sweeps.search.feasibility import Feasibility
 from sweeps.search.pool import PoolMaker
 from sweeps.search.roles import drafting_of, serving_of, width_of
@@ -79,6 +80,16 @@ class View:
         return inert_axes(self.encoder, self.evidence)
 
     @cached_property
+    def first_drafts(self) -> dict[str, Config]:
+        """The first draft started of each algorithm."""
+        started = [*(r.config for r in self.history), *(step.config for step in self.open_steps)]
+        found: dict[str, Config] = {}
+        for config in started:
+            if config.algorithm is not None:
+                found.setdefault(config.algorithm, drafting_of(self.canonical(config)))
+        return found
+
+    @cached_property
     def outlook(self) -> tuple[Outlook | None, tuple[int, int]]:
         """The pool with its beliefs, and where the leader is in it."""
         if self.standings is None:
@@ -89,6 +100,10 @@ class View:
         if draft not in pool.drafts or serving not in pool.servings:
             draft, serving = self.maker.draft(self.leader), self.maker.serving(self.leader)
         return outlook, (pool.drafts.index(draft), pool.servings.index(serving))
+
+    @cached_property
+    def favourites(self) -> Favourites:
+        return Favourites(self.outlook[0], self.feasibility)
 
     @cached_property
     def plain_log_step(self) -> float | None:
