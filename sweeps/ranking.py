@@ -63,8 +63,9 @@ class Ranking:
 
     @property
     def gain_over_baseline(self) -> float | None:
-        """Return the best value over that of a server with nothing changed."""
-        return _ratio(self.best, self.baseline)
+        """Return the best value over that of a server with nothing changed; None where that is the
+        best itself."""
+        return None if self.best == self.baseline else _ratio(self.best, self.baseline)
 
 
 def rank(

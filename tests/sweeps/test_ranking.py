@@ -28,6 +28,11 @@ def test_the_highest_rate_wins_and_the_gain_is_over_the_best_plain() -> None:
     assert ranking.gain_over_baseline == 150 / 80
 
 
+def test_a_server_with_nothing_changed_gains_nothing_over_itself() -> None:
+    results = [result(0, plain(), 80, purpose="baseline"), result(1, ngram(4), 60)]
+    assert rank(results, METRIC, higher_is_better=True).gain_over_baseline is None
+
+
 def test_a_lower_metric_can_be_the_goal() -> None:
     results = [result(0, plain(), 80), result(1, ngram(4), 60)]
     ranking = rank(results, METRIC, higher_is_better=False)
