@@ -15,6 +15,8 @@ from faulting.tracker import TrackerServer
 from infra.reaper import GUARD_TAG, by_trial
 
 LEAST_STOP_S, MOST_STOP_S = 0.1, 2.0
+ACTOR = "ray::ResourceTrainable"
+"""What Ray calls the process of a trial: Tune wraps ours in a class that says what it needs."""
 
 
 class Target(StrEnum):
@@ -110,7 +112,7 @@ def _named(scene: Scene, words: Sequence[str]) -> Sequence[int]:
 
 _FIND: dict[Target, Callable[[Scene], Sequence[int]]] = {
     Target.DRIVER: _driver,
-    Target.ACTOR: lambda scene: _named(scene, ["ray::ServerTrial"]),
+    Target.ACTOR: lambda scene: _named(scene, [ACTOR]),
     Target.GUARD: _guards,
     Target.SERVER: _servers,
     Target.TRACKER: lambda scene: [scene.tracker.pid] if scene.tracker else [],
