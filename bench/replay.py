@@ -25,7 +25,7 @@ STREAM_TOKENS = 1000
 WIDTHS = (*range(2, 22), 24, 26, 28, 30, 32)
 BREADTHS = (1, 4, 8, 10, 16)
 DEPTHS = (6, 9, 12, 18)
-TIMES = 5
+TIMES, REFERENCE_TIMES = 5, 3
 
 
 def measure(quick: bool) -> Figures:
@@ -60,7 +60,7 @@ def speeds(name: str, streams: Sequence[Stream], *, beside: bool) -> dict[str, f
         steps, seconds = best(partial(numbered.replay, shape))
         found[f"{name}_{match}_fast_steps_per_s"] = len(steps) / seconds
         some = streams[: max(10, len(streams) // 5)]
-        part, seconds = best(partial(replay_by_drafter, some, shape), 1)
+        part, seconds = best(partial(replay_by_drafter, some, shape), REFERENCE_TIMES)
         found[f"{name}_{match}_reference_steps_per_s"] = len(part) / seconds
         if not by_likelihood:
             found[f"{name}_{match}_accept_tokens_per_step"] = float(steps.tokens.mean())
