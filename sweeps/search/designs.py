@@ -5,6 +5,7 @@ The model is often wrong at first where two axes act together, or where it never
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from sweeps.axes import Axis
 from sweeps.config import Config
@@ -66,6 +67,8 @@ class Designs:
     def _firsts(
         self, name: str, serving: Config, tried: Drafts, favourites: Favourites
     ) -> Iterator[Idea]:
+        if tried.keys() >= set(self.algorithms):
+            return
         drafts = favourites.drafts(self._pool.serving(serving))
         for algorithm in dict.fromkeys([*drafts, *self.algorithms]):
             draft = drafts.get(algorithm) or self.seed_draft(algorithm)
@@ -76,7 +79,7 @@ class Designs:
     def contrasts(self, inert: frozenset[str], tried: Drafts) -> Iterator[Idea]:
         """Yield one draft at the default and at each bold setting, but for what was timed: the
         two costs of a verify, its width and its transport, are told apart by them."""
-        known = [*tried.values(), *(self.seed_draft(a) for a in self.algorithms)]
+        known = chain(tried.values(), map(self.seed_draft, self.algorithms))
         draft = next((d for d in known if d is not None), self.plain)
         for name, serving in [("default", serving_of(self.plain)), *self.bold]:
             if name not in inert and not self._is_timed(serving):

@@ -1,4 +1,4 @@
-"""What the model likes best of what it has not seen: a draft of each algorithm, and a serving."""
+"""What the model likes best: a draft of each algorithm, and a serving for drafts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

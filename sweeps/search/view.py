@@ -81,8 +81,8 @@ class View:
 
     @cached_property
     def first_drafts(self) -> dict[str, Config]:
-        """The first draft started of each algorithm."""
-        started = [*(r.config for r in self.history), *(step.config for step in self.open_steps)]
+        """The first draft started of each algorithm; what was cut off may be asked for again."""
+        started = [*(r.config for r in self.counted), *(step.config for step in self.open_steps)]
         found: dict[str, Config] = {}
         for config in started:
             if config.algorithm is not None:

@@ -178,6 +178,15 @@ def test_a_fault_teaches_nothing_and_is_asked_for_again() -> None:
     assert again.config == first.config
 
 
+def test_a_first_draft_that_was_cut_off_is_asked_for_again() -> None:
+    _, history, steps = trap_sweep()
+    at = next(place for place, step in enumerate(steps) if step.purpose is Purpose.SEED)
+    before = history[:at]
+    cut = result(at, steps[at], {}, Outcome.CANCELLED)
+    assert planner().next([*before, cut]) == steps[at]
+    assert planner().next(before, [steps[at]]) != steps[at]
+
+
 @pytest.mark.parametrize("higher", [True, False])
 def test_any_metric_can_be_searched_without_factors(higher: bool) -> None:
     ours = Planner(
