@@ -8,9 +8,11 @@ from pathlib import Path
 from infra.sglang.ngram_form import ngram_form
 from orchestrator.files import write_bytes
 from orchestrator.job import TrialJob
+from orchestrator.kept_accepts import KeptAccepts
 from orchestrator.state import State
+from sweeps.prediction.source import AcceptSource
 from sweeps.problems import BadInputError
-from sweeps.records import PassRecord
+from sweeps.records import EndReason, PassRecord
 from sweeps.replay.accepts import RecordedAccepts
 from sweeps.replay.recording import SUFFIX, Circumstances, Recording, read_recording
 from sweeps.replay.streams import Stream
@@ -20,6 +22,9 @@ from sweeps.sweep import Sweep
 logger = logging.getLogger(__name__)
 
 _HASH_CHARS = 16
+CUT_TOKENS = 512
+"""A text that was cut off is kept in whole pieces of so many tokens: where time cut it would make
+equal texts differ from start to start, and each would be replayed anew."""
 
 
 class Recorder:
@@ -30,11 +35,12 @@ class Recorder:
 
     def take(self, phase: Phase, record: PassRecord) -> None:
         """Take a pass, in the order in which its requests were sent."""
-        told = [r for r in record.requests if r.output_ids]
-        self._streams += [
-            Stream(r.prompt_ids, r.output_ids, part=phase.value)
-            for r in sorted(told, key=lambda r: r.sent_s)
-        ]
+        for request in sorted(record.requests, key=lambda r: r.sent_s):
+            ids = request.output_ids
+            if request.end is not EndReason.FINISHED:
+                ids = ids[: len(ids) // CUT_TOKENS * CUT_TOKENS]
+            if ids:
+                self._streams.append(Stream(request.prompt_ids, ids, part=phase.value))
 
     def write(self, job: TrialJob, version: str) -> None:
         """Leave a file in the trial's folder, if there is anything to keep. Raises DiskError."""
@@ -104,13 +110,14 @@ def recordings(state: State) -> list[tuple[Path, Recording]]:
 
 def accept_source(
     state: State, sweep: Sweep, version: str, *, emulated: bool
-) -> RecordedAccepts | None:
+) -> AcceptSource | None:
     """Return who knows the accept lengths of a sweep from recorded text; None without any."""
     recording = recording_of(state, sweep, emulated=emulated)
     if recording is None:
         return None
     form = ngram_form(version, sweep.fixed)
-    return RecordedAccepts.of_trial(recording.streams, form, sweep.workload.concurrency)
+    inner = RecordedAccepts.of_trial(recording.streams, form, sweep.workload.concurrency)
+    return KeptAccepts(inner, state.drafts_path)
 
 
 def recording_of(state: State, sweep: Sweep, *, emulated: bool) -> Recording | None:

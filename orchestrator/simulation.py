@@ -4,11 +4,13 @@ Everything but the wire is the real thing: the trial, the search, the engine and
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from infra.clock import SimulatedClock
+from infra.emulated.drafting.remembered import KnownDrafts
 from infra.emulated.in_process import InProcessHost, InProcessServer
 from infra.emulated.serving.jobs import Emission, Job
 from infra.emulated.serving.requests import Asked, read_chat, read_generate
@@ -45,18 +47,20 @@ def drive(run: SweepRun) -> None:
     for host in run.sweep.hosts:
         if not host.emulated:
             raise ValueError(f"host {host.name} is real: only emulated hosts can be simulated")
-    tools = {host.name: simulated_tools() for host in run.sweep.hosts}
+    known = KnownDrafts(run.drafts_path)
+    tools = {host.name: simulated_tools(known) for host in run.sweep.hosts}
     while not run.is_over:
         for host in run.sweep.hosts:
             job = run.next_job(host)
             if job is not None:
                 run.on_result(run_trial(job, tools[host.name], _Inline(run)))
+    known.save()
 
 
-def simulated_tools() -> Tools:
-    """Fill the seams with a host that lives on a clock of its own."""
+def simulated_tools(known: KnownDrafts | None = None) -> Tools:
+    """Fill the seams with a host that lives on a clock of its own; `known` drafts cost nothing."""
     clock = SimulatedClock()
-    host = InProcessHost(clock)
+    host = InProcessHost(clock, known)
 
     def control(url: str, answer_s: float) -> SimulatedControl:
         return SimulatedControl(host, url)
@@ -237,11 +241,15 @@ class _Flight:
     def take(self, emissions: Sequence[Emission], until_s: float) -> bool:
         """Count what is due by then; tell whether the request is over."""
         for emission in emissions:
+            if emission.spell is not None:
+                times_s, counts = emission.spell.times_s, emission.spell.completion_tokens
+                due = bisect_right(times_s, until_s)
+                self.tally.count_each(times_s[:due], counts[:due])
             if emission.at_s > until_s:
                 self.finish(until_s, EndReason.DEADLINE)
                 return True
             self.tally.now_s = emission.at_s
-            self.tally.count(emission.completion_tokens)
+            self.tally.count(emission.completion_tokens)  # says nothing new after a spell
             if emission.finished:
                 aborted = emission.aborted
                 self.finish(emission.at_s, EndReason.BROKEN if aborted else EndReason.FINISHED)
@@ -387,7 +395,7 @@ class _Pass:
 
     async def _fly(self, flight: "_Flight", job: Job, look: Callable[[], None]) -> None:
         try:
-            while not flight.take(await job.take(), self._until_s):
+            while not flight.take(await self._taken(job), self._until_s):
                 if self._clock.now_s() - self._told_s >= BLOCK_S:
                     self._told_s = self._clock.now_s()
                     look()
@@ -396,3 +404,8 @@ class _Pass:
                     return
         finally:
             self._server.scheduler.drop(job)
+
+    async def _taken(self, job: Job) -> Sequence[Emission]:
+        scheduler = self._server.scheduler
+        scheduler.look_at_s = min(self._until_s, self._told_s + BLOCK_S)
+        return await job.take()

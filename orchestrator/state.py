@@ -75,6 +75,11 @@ class State:
         return self.root.absolute() / "recordings"
 
     @property
+    def drafts_path(self) -> Path:
+        """Return where what was drafted once is kept, for all sweeps; it may be deleted."""
+        return self.root.absolute() / "drafts"
+
+    @property
     def ray_path(self) -> Path:
         """Return where Ray Tune may write."""
         return self.root.absolute() / "ray"

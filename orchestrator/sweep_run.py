@@ -150,6 +150,11 @@ class SweepRun:
         return list(self._results)
 
     @property
+    def drafts_path(self) -> Path:
+        """Return where a simulated driver keeps drafts that other sweeps make too."""
+        return self._state.drafts_path
+
+    @property
     def open_jobs(self) -> list[TrialJob]:
         """Return what runs now."""
         return [job for job, _ in self._open.values()]

@@ -12,7 +12,8 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from infra.emulated.cost import StepCost, kv_room_tokens, step_cost
-from infra.emulated.drafting.drafter import RequestDrafter, make_drafter
+from infra.emulated.drafting.drafter import Drafter, RequestDrafter, make_drafter
+from infra.emulated.drafting.remembered import KnownDrafts, RememberedDrafter
 from infra.emulated.serving.prefix_cache import PrefixCache
 from infra.emulated.settings import Settings
 from infra.emulated.text import (
@@ -48,6 +49,17 @@ class Step(NamedTuple):
     correct_drafts: int = 0
     """Matched drafts, those beyond the request's last token included (as SGLang counts)."""
     verifies: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """Steps of a request that runs alone: when each was due, and the tokens written by then."""
+
+    times_s: Sequence[float]
+    completion_tokens: Sequence[int]
+    new_tokens: int
+    verifies: int
+    correct_drafts: int
 
 
 @dataclass(slots=True)
@@ -102,12 +114,16 @@ class EmulatedEngine:
         truth: HostTruth,
         seed: int = 0,
         source: TextSource = BUILT_IN,
+        known: KnownDrafts | None = None,
     ) -> None:
+        """`known` drafts of the built-in texts are not drafted again."""
         self.settings = settings
         self._source = source
         self.truth = truth
         self.kv_room_tokens = kv_room_tokens(truth, settings)
-        self._drafter = make_drafter(settings, truth)
+        self._drafter: Drafter = make_drafter(settings, truth)
+        if known is not None and source is BUILT_IN and isinstance(self._drafter, NgramDrafter):
+            self._drafter = RememberedDrafter.of(self._drafter, known)
         self._noise = _Noise(truth.noise, f"{seed}:{truth.name}:{_launch(settings)}")
         self._costs: dict[int, StepCost] = {}
         self._prefixes = PrefixCache(settings.page_tokens, self.kv_room_tokens)
@@ -165,18 +181,47 @@ class EmulatedEngine:
                 self._keep(request)
         return steps
 
+    def decode_alone(self, request: Generation, due_s: float, until_s: float) -> "Spell":
+        """Let a request step alone from `due_s` to its end, or until a step ends at `until_s` or
+        later: what as many calls of `decode` would do."""
+        times_s: list[float] = []
+        counts: list[int] = []
+        verifies, correct = request.verifies, request.correct_drafts
+        cost, prompt_tokens = self._cost(1), len(request.prompt)
+        before_tokens = done = len(request.output)
+        while not times_s or (done < request.limit_tokens and due_s < until_s):
+            duration_s = self._noise.perturb(cost.duration_s(prompt_tokens + done))
+            if self.settings.speculates:
+                self._verify(request, *self._draft(request), duration_s)
+                done = len(request.output)
+            else:
+                done += 1
+            due_s += duration_s
+            times_s.append(due_s)
+            counts.append(done)
+        if not self.settings.speculates:
+            request.output += request.stream.window(before_tokens, done - before_tokens)
+        if request.finished:
+            self._keep(request)
+        return Spell(
+            times_s, counts, done - before_tokens, request.verifies - verifies,
+            request.correct_drafts - correct,
+        )  # fmt: skip
+
     def cycle_s(self, requests: Sequence[Generation]) -> float:
         """Return what the truth says of one step of these requests, without noise."""
-        batch = len(requests)
+        context_tokens = 0
+        for request in requests:
+            context_tokens += len(request.prompt) + len(request.output)
+        return self._cost(len(requests)).duration_s(context_tokens)
+
+    def _cost(self, batch: int) -> StepCost:
         cost = self._costs.get(batch)
         if cost is None:
             tokens = self.settings.draft_tokens
             cost = step_cost(self.truth, self.settings, batch=batch, tokens=tokens)
             self._costs[batch] = cost
-        context_tokens = 0
-        for request in requests:
-            context_tokens += len(request.prompt) + len(request.output)
-        return cost.duration_s(context_tokens)
+        return cost
 
     def steps(self, prompt: str | Sequence[int], limit_tokens: int) -> Iterator[Step]:
         """Run one request alone, from its prefill to its end."""

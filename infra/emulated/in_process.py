@@ -13,10 +13,12 @@ from typing import TypeVar
 
 from infra.clock import Clock
 from infra.emulated.arguments import overridden, parse, read_emulation
+from infra.emulated.drafting.remembered import KnownDrafts
 from infra.emulated.engine import EmulatedEngine
 from infra.emulated.life.loading import Launch, StartTimes, plan_start
 from infra.emulated.resolution import resolve
 from infra.emulated.rules import communicator_fault, load_fault, resolution_fault
+from infra.emulated.scenario import HEALTHY
 from infra.emulated.serving.scheduler import Scheduler
 from infra.emulated.settings import make_settings
 from infra.emulated.text_file import source_of
@@ -34,11 +36,17 @@ T = TypeVar("T")
 class InProcessServer:
     """One server: an engine behind a scheduler, on an event loop that runs while somebody asks."""
 
-    def __init__(self, launch: Launch, times: StartTimes, clock: Clock) -> None:
+    def __init__(
+        self, launch: Launch, times: StartTimes, clock: Clock, known: KnownDrafts | None = None
+    ) -> None:
         self.launch = launch
         self.clock = clock
-        source = source_of(launch.emulation.scenario.now.text.path)
-        self.engine = EmulatedEngine(launch.settings, launch.truth, launch.emulation.seed, source)
+        world = launch.emulation.scenario.now
+        source = source_of(world.text.path)
+        self.engine = EmulatedEngine(
+            launch.settings, launch.truth, launch.emulation.seed, source,
+            known if world is HEALTHY else None,
+        )  # fmt: skip
         self.scheduler = Scheduler(
             self.engine,
             clock,
@@ -128,8 +136,8 @@ class InProcessProcess:
 class InProcessHost:
     """A `Host` on a simulated clock. One thread uses it."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, known: KnownDrafts | None = None) -> None:
+        self._clock, self._known = clock, known
         self._numbers = count()
         self._processes: dict[int, InProcessProcess] = {}
 
@@ -182,7 +190,7 @@ class InProcessHost:
         if fault := communicator_fault(settings) or load_fault(args, settings, launch.truth):
             return _KILLED_EXIT, [fault], None
         times = plan_start(launch.truth, settings, emulation.seed, emulation.scenario.now.start)
-        return None, (), InProcessServer(launch, times, self._clock)
+        return None, (), InProcessServer(launch, times, self._clock, self._known)
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], int]:

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Protocol
 
 from infra.emulated.writing.code import CodeWriter
@@ -60,6 +61,7 @@ _WRITERS: dict[Kind, Callable[[random.Random], _Writer]] = {
 _MEAN_TOKENS = {Kind.THINK: 2500, Kind.CODE: 900, Kind.PROSE: 700}
 _SIGMA = 0.45
 _SHORTEST_TOKENS = 16
+_KEPT_STREAMS = 1024
 
 
 class TargetStream:
@@ -96,11 +98,16 @@ class TargetStream:
 
 
 class BuiltInSource:
-    """The project's own texts."""
+    """The project's own texts. Answers are kept: every start serves the same prompts."""
 
     def stream(self, prompt_key: int, kind: Kind) -> TargetStream:
-        """Start the answer to a prompt."""
-        return TargetStream(prompt_key, kind)
+        """Return the answer to a prompt."""
+        return _kept_stream(prompt_key, kind)
+
+
+@lru_cache(maxsize=_KEPT_STREAMS)
+def _kept_stream(prompt_key: int, kind: Kind) -> TargetStream:
+    return TargetStream(prompt_key, kind)
 
 
 BUILT_IN: TextSource = BuiltInSource()

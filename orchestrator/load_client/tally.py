@@ -1,6 +1,7 @@
 """What one stream has brought so far: counts over time, text, and the end that it met."""
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 
@@ -52,6 +53,16 @@ class Tally:
             self.times_s.append(self.now_s)
             self.chunks.append(chunk_count)
         self.output_tokens, self.chunk_count = total_tokens, chunk_count
+
+    def count_each(self, times_s: Sequence[float], totals: Sequence[int]) -> None:
+        """Take rising counts with their times, each a chunk, as one `count` for each would."""
+        if not totals:
+            return
+        self.times_s.extend(times_s)
+        self.tokens.extend(totals)
+        self.chunks.extend(range(self.chunk_count + 1, self.chunk_count + 1 + len(totals)))
+        self.now_s, self.output_tokens = times_s[-1], totals[-1]
+        self.chunk_count += len(totals)
 
     def fail(self, fault: str) -> None:
         """Keep the first fault."""

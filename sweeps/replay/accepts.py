@@ -14,6 +14,7 @@ from sweeps.replay.form import NgramForm
 from sweeps.replay.replayer import Replayer
 from sweeps.replay.streams import Steps, Stream
 from sweeps.results import Estimate, Phase
+from sweeps.values import digest
 
 COLD_TOKENS = 2048
 """What is written right after a flush: about a cold pass."""
@@ -23,7 +24,7 @@ BLOCK_TOKENS = 256
 FIRST_CURVE_TOKENS = 512
 CORPUS = "speculative_ngram_external_corpus_path"
 
-FOLDS = 4
+FOLDS = 2
 AT_ONCE = 32
 """Settings whose steps are kept at a time: those of thousands would fill the memory."""
 _BEFORE = tuple(p.value for p in (Phase.COLD, Phase.WARMING, Phase.PROBING))
@@ -133,6 +134,12 @@ class RecordedAccepts:
         """Take what a plain decode trial wrote, as a trial of drafts would serve such text."""
         parts = as_a_trial_serves(streams)
         return cls(form, [(Replayer(s, concurrency=concurrency), counted) for s, counted in parts])
+
+    @property
+    def digest(self) -> str:
+        """Return the hash of all that the accept lengths depend on, but for the settings."""
+        parts = [[replayer.digest, counted] for replayer, counted in self._parts]
+        return digest([repr(self._form), repr(parts)])
 
     def accept(self, config: Config) -> Estimate | None:
         """Return the accept length of a configuration; None where nothing can be replayed."""

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from sweeps.drafting.ngram import NgramShape
 from sweeps.replay.reference import replay_by_drafter
 from sweeps.replay.streams import Steps, Stream
+from sweeps.values import digest
 
 if TYPE_CHECKING:  # it takes seconds to import
     from sweeps.replay.fast import NumberedText
 
-SLOW_TOKENS = 150_000
+SLOW_TOKENS = 30_000
 """So many tokens are sooner replayed by the reference than the fast core is loaded (2 s)."""
 
 Documents = Sequence[Sequence[int]]
@@ -31,6 +32,12 @@ class Replayer:
         self._slow_tokens = 0
         self._numbered: dict[int, NumberedText] = {}
         self._found: dict[NgramShape, Steps] = {}
+
+    @property
+    def digest(self) -> str:
+        """Return the hash of the streams, of how many run at a time, and of the corpora."""
+        told = [(list(s.prompt), list(s.output), list(s.beyond)) for s in self.streams]
+        return digest([repr(told), self._concurrency, repr(self._corpora)])
 
     @property
     def has_corpora(self) -> bool:

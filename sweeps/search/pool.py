@@ -20,7 +20,7 @@ from sweeps.space import Space, exists
 from sweeps.values import Value
 
 MOST_DRAFTS, MOST_SERVINGS = 400, 120
-WIDTHS, SHAPES = 14, 4
+WIDTHS, SHAPES = 14, 3
 """Values of an ordered axis that are looked at: of draft tokens and steps, and of the others."""
 DRAWS = 20
 

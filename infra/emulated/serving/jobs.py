@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from infra.emulated.engine import Generation, Step
+from infra.emulated.engine import Generation, Spell, Step
 from infra.emulated.logs import DecodeWindow
 
 
@@ -21,6 +21,8 @@ class Emission:
     aborted: bool = False
     failure: str = ""
     """Why the server itself ended the request."""
+    spell: Spell | None = None
+    """The steps that it stands for, where the request ran alone; `tokens` is empty then."""
 
 
 @dataclass(eq=False, slots=True)
@@ -105,6 +107,14 @@ class Window:
         self._correct = 0
         self._proposed = 0
         self._verifies = 0
+
+    def add_spell(self, spell: Spell, drafts: int) -> None:
+        """Count the steps of a request that ran alone."""
+        self.steps += len(spell.times_s)
+        self._tokens += spell.new_tokens
+        self._correct += spell.correct_drafts
+        self._proposed += drafts * spell.verifies
+        self._verifies += spell.verifies
 
     def add(self, steps: Sequence[Step], drafts: int) -> None:
         """Count one step of a batch."""

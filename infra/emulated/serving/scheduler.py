@@ -71,6 +71,8 @@ class Scheduler:
         self._somebody_ended = False
         self._alarm: tuple[float, asyncio.Event] | None = None
         self._window = Window(clock.now_s())
+        self.look_at_s: float | None = None
+        """When a client that takes steps by the spell next wants to look, in host seconds."""
 
     @property
     def idle(self) -> bool:
@@ -161,6 +163,8 @@ class Scheduler:
             )
             if admitted:
                 await self._prefill(admitted)
+            elif self._runs_alone():
+                await self._decode_alone(self._running[0])
             elif self._running:
                 await self._decode()
 
@@ -223,6 +227,37 @@ class Scheduler:
         await self._wait_until_due(steps[0].duration_s + world.speed.spin_ms / 1000)
         self._deliver(jobs, steps)
         self._count(steps)
+
+    def _runs_alone(self) -> bool:
+        """Tell whether a simulated request can run on with nothing that would meet it."""
+        if self.look_at_s is None or not self._simulated:
+            return False
+        if len(self._running) != 1 or self._waiting or self._alarm:
+            return False
+        generation, settings = self._running[0].generation, self.engine.settings
+        most_tokens = len(generation.prompt) + generation.limit_tokens + settings.draft_tokens
+        fits = most_tokens <= self.engine.kv_room_tokens
+        plain_world = self.scenario.now is HEALTHY and self.watcher is None
+        return fits and plain_world and settings.stream_interval == 1
+
+    async def _decode_alone(self, job: Job) -> None:
+        """Live through all steps until the request ends or its client wants to look."""
+        until_s = self.look_at_s or 0.0
+        spell = self.engine.decode_alone(job.generation, self._due_s, until_s)
+        self.passes += len(spell.times_s)
+        self._due_s = spell.times_s[-1]
+        self.clock.sleep_s(self._due_s - self.clock.now_s())
+        finished = job.generation.finished
+        if finished:
+            self._finish(job)
+        done = len(job.generation.output)
+        job.emissions.append(Emission((), done, self._due_s, finished, spell=spell))
+        self._touched.append(job)
+        self._window.add_spell(spell, self.engine.settings.draft_tokens - 1)
+        self.totals.steps += len(spell.times_s)
+        self._close_window(running=1)
+        self._signal()
+        await asyncio.sleep(0)
 
     def _make_room(self) -> None:
         """Take away the places of the newest requests when the next step would not fit."""
@@ -330,6 +365,10 @@ class Scheduler:
         settings = self.engine.settings
         self._window.add(steps, settings.draft_tokens - 1)
         self.totals.steps += 1
+        self._close_window(len(steps))
+
+    def _close_window(self, running: int) -> None:
+        settings = self.engine.settings
         if self._window.steps < settings.decode_log_interval:
             return
         window = self._window.close(self._due_s)
@@ -337,8 +376,8 @@ class Scheduler:
         self.totals.verifies += window.verifies
         self.totals.verified_tokens += window.verified_tokens
         self.totals.last_gen_throughput = window.tokens / max(1e-9, window.duration_s)
-        graph = settings.cuda_graph and len(steps) <= settings.graph_max_batch
-        RANK.info(decode_line(self._how, window, self._pressure(len(steps)), settings, graph=graph))
+        graph = settings.cuda_graph and running <= settings.graph_max_batch
+        RANK.info(decode_line(self._how, window, self._pressure(running), settings, graph=graph))
         if self.watcher:
             self.watcher.decoded(window, graph=graph)
 

@@ -11,6 +11,7 @@ from sweeps.config import Config
 from sweeps.drafting.ngram import NgramShape
 from sweeps.replay.accepts import (
     CORPUS,
+    FOLDS,
     RecordedAccepts,
     accept_of,
     as_a_trial_serves,
@@ -79,7 +80,7 @@ def test_each_stream_of_a_trial_s_measured_pass_counts_once_after_all_others() -
     names = [phase.value for phase, count in parts.items() for _ in range(count)]
     written = [Stream((), [n, n + 1], part=part) for n, part in enumerate(names)]
     folds = as_a_trial_serves(written)
-    assert len(folds) == 4
+    assert len(folds) == FOLDS
     counting = []
     for ordered, counted in folds:
         assert counted is not None
