@@ -17,30 +17,24 @@ from infra import reaper
 from infra.host_lock import owner_text
 from infra.probing.facts import HostFacts
 from infra.redaction import RedactingFilter
-from infra.sglang.flags import NEWEST
 from orchestrator.choices import THIS_MACHINE, ClusterChoice, Driver, HostChoice
 from orchestrator.continuing import Chosen, Wish, choose
 from orchestrator.display import follower_for
 from orchestrator.events import Follower
 from orchestrator.exit_codes import DONE, INTERRUPTED, NO_TRIAL
-from orchestrator.foretelling import LateAccepts
 from orchestrator.goals import ranking_of
-from orchestrator.health import RETRYABLE, SweepHealth
 from orchestrator.host_check import load_probed, with_folder
 from orchestrator.host_locks import hosts_locked
 from orchestrator.interrupted import close_interrupted, close_open
 from orchestrator.pages import print_summary
 from orchestrator.rebuild import recover
-from orchestrator.recorder import accept_source
 from orchestrator.refusals import bad_option, locked
 from orchestrator.reviews import sweep_review
-from orchestrator.screening import refusals, timed_all_reduces
-from orchestrator.search.known import KnownHost, KnownRules
-from orchestrator.search.study import StudySearch
+from orchestrator.run_setup import make_run
 from orchestrator.signals import Interrupts
 from orchestrator.state import State, new_sweep_id
 from orchestrator.stories import ending
-from orchestrator.sweep_run import Attendants, Past, RepeatingSearch, SweepRun
+from orchestrator.sweep_run import Attendants, RepeatingSearch, SweepRun
 from orchestrator.tallying import counted
 from orchestrator.tracking.jsonl import JsonlTracker
 from orchestrator.tracking.mlflow_writer import CARD_FILE, TOLD_FILE, MlflowWriter, check_store
@@ -50,11 +44,9 @@ from orchestrator.tracking.tracking_uri import is_remote, shown_uri, tracking_ur
 from orchestrator.tracking.ui_view import EXPERIMENT
 from orchestrator.upkeep import clear_leftovers, tell_removed
 from orchestrator.watchdog import watched
-from sweeps.again import to_try_again
 from sweeps.definition import definition
 from sweeps.problems import BadInputError, Problem
 from sweeps.results import TrialResult
-from sweeps.search.brief import Foresight
 from sweeps.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -254,22 +246,8 @@ def _driven(
         earlier=state.unsent_outboxes(but=sweep_id),
     )
     left.tell(tracker, state, sweep_id)
-    results = state.results(sweep_id)
-    health = SweepHealth(sweep, len(results))
-    hosts = [KnownHost(name, found.version, found.machine) for name, found in facts.items()]
-    fingerprints = {name: found.fingerprint for name, found in facts.items()}
-    screened = refusals(state, fingerprints)
-    foresight = Foresight(
-        _accepts(sweep, state), all_reduces=timed_all_reduces(state, fingerprints)
-    )
-    guide = KnownRules(sweep, hosts, lambda c: health.why_closed(c) or screened(c), foresight)
-    search = StudySearch(
-        sweep, state.study_path, sweep_id, results, guide,
-        again=to_try_again(results, RETRYABLE), first_number=state.next_number(sweep_id),
-    )  # fmt: skip
     attendants = Attendants(tracker, told.followers)
-    past = Past(results, sum(result.gpu_hours for result in chosen.aside))
-    run = SweepRun(sweep_id, sweep, state, search, attendants, health, fingerprints, past)
+    run = make_run(sweep_id, sweep, state, facts, attendants, chosen.aside)
     return _to_the_end(run, state, mover, tracker, interrupts), run
 
 
@@ -337,16 +315,6 @@ def _review(run: SweepRun, state: State, status: str) -> SweepReview | None:
     except (OSError, BadInputError) as error:
         logger.warning("sweep=%s the tracker is not told what it came to: %s", run.sweep_id, error)
         return None
-
-
-def _accepts(sweep: Sweep, state: State) -> LateAccepts:
-    """Return who knows accept lengths once plain decode of such a sweep was recorded."""
-    host = sweep.hosts[0]
-    version = host.version or NEWEST
-    return LateAccepts(
-        state.recordings_path,
-        lambda: accept_source(state, sweep, version, emulated=host.emulated),
-    )
 
 
 def _run_driver(run: SweepRun, state: State, mover: Mover, interrupts: Interrupts) -> None:
