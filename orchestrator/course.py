@@ -8,7 +8,7 @@ from orchestrator.load_client.arrivals import Arrivals
 from orchestrator.load_client.seam import LoadClient, PassProgress, Sampling
 from sweeps.drift import drift_of
 from sweeps.factors import cross_check
-from sweeps.metrics import measure_all, measure_probe
+from sweeps.metrics import measure_all, measure_probe, steps_set_aside
 from sweeps.prompts import Prompt
 from sweeps.records import Baseline, EndReason, Measurement, PassRecord
 from sweeps.results import Estimate, Phase
@@ -101,18 +101,23 @@ class Course:
         """Return every metric that the passes so far allow."""
         before = tuple(p for p in (self.warm_up, self.cold) if p)
         single = next((p for p in self.probes if p.concurrency == 1), None)
-        if self.measured is None:
+        measurement = self._measurement(baseline)
+        if measurement is None:
             return measure_probe(single, before, plain=self.plain) if single else {}
-        measurement = Measurement(
+        return measure_all(measurement)
+
+    def _measurement(self, baseline: Baseline | None = None) -> Measurement | None:
+        if self.measured is None:
+            return None
+        return Measurement(
             self.cold,
             self.measured,
             plain=self.plain,
-            probe=single,
+            probe=next((p for p in self.probes if p.concurrency == 1), None),
             loaded=tuple(self.loaded),
             open_loop=self.open_loop,
             baseline=baseline,
         )
-        return measure_all(measurement)
 
     def notes(self, estimates: Mapping[str, Estimate]) -> tuple[str, ...]:
         """Say what a reader of the figures must know."""
@@ -122,6 +127,14 @@ class Course:
             found.append(
                 f"the rate rose from {drift.first_per_s:.1f} to {drift.last_per_s:.1f} tok/s in "
                 "the measured pass: its mean says little"
+            )
+        measurement = self._measurement()
+        unlike = measurement and steps_set_aside(measurement)
+        if unlike:
+            aside, kept = unlike
+            found.append(
+                f"{aside.value:.1f} steps/s ({aside.method}) disagree with {kept.value:.1f} beyond"
+                " chance, and are set aside"
             )
         check = cross_check(estimates, streams=self.workload.concurrency)
         whole = self.measured is not None and not self.measured.cut_short

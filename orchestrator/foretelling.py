@@ -28,8 +28,12 @@ class Foretelling:
             for row in rows  # type: ignore[attr-defined] # as written below
         }
 
-    def begin(self, number: int, config: Config, results: Sequence[TrialResult]) -> None:
-        """Predict a trial that is about to start. Raises DiskError."""
+    def begin(
+        self, number: int, config: Config, results: Sequence[TrialResult],
+        promised_gain: float | None = None,
+    ) -> None:  # fmt: skip
+        """Predict a trial that is about to start, and keep the lift that it promised as a fraction
+        of the best rate. Raises DiskError."""
         if self._planner is None or number in self._rows:
             return
         found = self._planner.foretell(results, config)
@@ -39,6 +43,7 @@ class Foretelling:
             "number": number, "config": dict(config), "variant": config.variant,
             "predicted": interval_data(found.tok_s), "accept": interval_data(found.accept),
             "cycle_ms": interval_data(found.cycle_ms), "trials_before": len(results),
+            "promised_gain": promised_gain,
         }  # fmt: skip
         data = {"emulated": self._emulated, "metric": _RATE, "rows": [*self._rows.values()]}
         write_json(self._path, data)

@@ -201,7 +201,7 @@ class SweepRun:
         )
         self._open[job.trial] = (job, proposal)
         self._early_stop.begin(job, self._results)
-        self._foretelling.begin(job.number, job.config, self._results)
+        self._foretelling.begin(job.number, job.config, self._results, proposal.promised_gain)
         card = trial_card(
             self._card, job.trial, job.number, job.config, job.purpose.value,
             emulated=host.emulated,

@@ -109,6 +109,49 @@ def quotient(above: Interval, below: Interval) -> Interval:
     return Interval(value, value * exp(-half), value * exp(half))
 
 
+BETWEEN_PASSES = 0.007
+"""Spread of a rate between passes of one server beside what their intervals say: hosts drift."""
+UNLIKE = 3.5
+"""Standard deviations between two readings of one quantity that chance does not explain."""
+_UNKNOWN_WIDTH = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """Readings of one quantity as one, and a reading that was left out."""
+
+    estimate: Estimate | None
+    aside: Estimate | None = None
+
+
+def pooled(readings: Sequence[Estimate]) -> Pooled:
+    """Pool readings of one positive quantity by the precision of their logarithms.
+
+    The first is trusted: another one that disagrees with it beyond chance is set aside.
+    """
+    if not readings:
+        return Pooled(None)
+    first, *others = readings
+    for other in others:
+        apart = abs(log(other.value / first.value))
+        if apart > UNLIKE * sqrt(_log_variance(first) + _log_variance(other)):
+            return Pooled(first, other)
+    if not others:
+        return Pooled(first)
+    weights = [1 / _log_variance(reading) for reading in readings]
+    mean = sum(w * log(r.value) for w, r in zip(weights, readings, strict=True)) / sum(weights)
+    found = from_log(mean, max(1 / sum(weights) - BETWEEN_PASSES**2 / len(readings), 1e-8))
+    duration_s = sum(reading.duration_s for reading in readings)
+    method = " with ".join(reading.method for reading in readings)
+    few = all(reading.provisional for reading in readings)
+    return Pooled(estimate_of(found, duration_s, method, few=few))
+
+
+def _log_variance(reading: Estimate) -> float:
+    width = _log_width(interval_of(reading)) or 2 * 1.96 * _UNKNOWN_WIDTH
+    return (width / (2 * 1.96)) ** 2 + BETWEEN_PASSES**2
+
+
 def inverse(interval: Interval, scale: float) -> Interval:
     """Return `scale` over a positive number; an end at zero becomes none."""
     low, high = interval.high, interval.low

@@ -6,11 +6,13 @@ from enum import StrEnum
 
 from sweeps import latencies, rates
 from sweeps.buckets import BUCKETS, bucket
-from sweeps.intervals import Interval, estimate_of, interval_of, inverse, quotient
+from sweeps.intervals import Interval, estimate_of, interval_of, inverse, pooled, quotient
 from sweeps.records import Measurement, PassRecord
 from sweeps.results import Estimate
 from sweeps.steps import Stepping, stepping_in, stepping_of
 
+PROBED_ACCEPT = "accept_length_probe"
+"""Of a trial that was stopped in its step probe: before a drafter that learns has learnt."""
 Formula = Callable[[Measurement], Estimate | None]
 PassFormula = Callable[[PassRecord, Stepping], Estimate | None]
 
@@ -136,8 +138,20 @@ def _steps_per_s(record: PassRecord, stepping: Stepping) -> Estimate | None:
 
 
 def _steps_per_s_measured(m: Measurement) -> Estimate | None:
+    return pooled(_step_readings(m)).estimate
+
+
+def _step_readings(m: Measurement) -> list[Estimate]:
+    """Return the step rate of the measured pass, and of the probe under the same load."""
     stepping = stepping_in(m)
-    return _probed_steps(m, stepping) or _steps_per_s(m.measured, stepping)
+    found = (_steps_per_s(m.measured, stepping), _probed_steps(m, stepping))
+    return [estimate for estimate in found if estimate is not None]
+
+
+def steps_set_aside(m: Measurement) -> tuple[Estimate, Estimate] | None:
+    """Return a step rate that disagrees with another beyond chance, and that other one."""
+    found = pooled(_step_readings(m))
+    return found.estimate and found.aside and (found.aside, found.estimate)
 
 
 def _as_cycle(steps: Estimate | None) -> Estimate | None:
@@ -338,9 +352,11 @@ def measure_probe(
 
     `others` are passes of the same server whose requests show how it steps.
     """
-    steps = _steps_of_probe(probe, stepping_of((probe, *others), plain=plain))
-    cycle = _as_cycle(steps)
-    return {"steps_per_s": steps, "cycle_ms": cycle} if steps and cycle else {}
+    stepping = stepping_of((probe, *others), plain=plain)
+    steps = _steps_of_probe(probe, stepping)
+    cycle, accept = _as_cycle(steps), _accept_length(probe, stepping)
+    found = {"steps_per_s": steps, "cycle_ms": cycle, PROBED_ACCEPT: accept}
+    return {name: estimate for name, estimate in found.items() if estimate is not None}
 
 
 def _all_of(measurement: Measurement) -> Iterator[Metric]:

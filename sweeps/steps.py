@@ -8,7 +8,7 @@ from sweeps.records import EndReason, Measurement, PassRecord, RequestRecord
 
 SAME_FRACTION = 0.02
 """Chunks are taken for steps where those of finished requests agree within this."""
-LEAST_STEPS = 100
+LEAST_STEPS = 50
 """Fewer verify steps do not show what a chunk is."""
 
 

@@ -19,6 +19,9 @@ class Proposal:
     why: str = ""
     retry_of: int | None = None
     """Number of the trial that this one tries again."""
+    promised_gain: float | None = None
+    """By what fraction a start of it is expected to lift the best rate; None where that is not
+    why."""
 
 
 class Guide(Protocol):

@@ -148,7 +148,8 @@ class StudySearch:
         step = planner.next(self._history, tuple(self._steps.values()))
         if step is None:
             return None
-        proposal = self._propose(_Wanted(step.config, step.purpose, step.why))
+        wanted = _Wanted(step.config, step.purpose, step.why, promised_gain=step.gain_fraction)
+        proposal = self._propose(wanted)
         self._steps[proposal.number] = step
         return proposal
 
@@ -228,7 +229,10 @@ class StudySearch:
 
     def _propose(self, wanted: "_Wanted") -> Proposal:
         number = self._next_number
-        proposal = Proposal(number, wanted.config, wanted.purpose, wanted.why, wanted.retry_of)
+        proposal = Proposal(
+            number, wanted.config, wanted.purpose, wanted.why, wanted.retry_of,
+            wanted.promised_gain,
+        )  # fmt: skip
         return self._hand_out(self._enqueued(wanted.config), proposal)
 
     def _enqueued(self, config: Config) -> Trial:
@@ -262,6 +266,7 @@ class _Wanted:
     purpose: Purpose = Purpose.SEARCH
     why: str = ""
     retry_of: int | None = None
+    promised_gain: float | None = None
 
 
 def _config_of(frozen: FrozenTrial) -> Config:

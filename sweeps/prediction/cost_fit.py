@@ -28,6 +28,7 @@ from sweeps.intervals import Interval
 from sweeps.prediction.all_reduces import NOT_TIMED, AllReduces, Changes, changes_of
 from sweeps.prediction.observations import Observation, Work
 from sweeps.prediction.small_effects import SmallEffects
+from sweeps.search.evidence import CHAINS
 from sweeps.search.gaussian import Floats
 from sweeps.search.roles import cost_of, trait_of
 
@@ -39,8 +40,6 @@ JUMPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 NO_JUMP_CHANCE = 0.5
 EXPERT_SHARE, FULL_TOKENS = 8 / 384, 32
 """Of the experts of a layer that one token takes; `growth` is that of so many tokens."""
-CHAINS = ("EAGLE", "EAGLE3", "STANDALONE")
-"""Drafters that take a step of their own for each token."""
 
 
 @dataclass(frozen=True, slots=True)

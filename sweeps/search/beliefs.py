@@ -31,6 +31,10 @@ TRIAL_ACCEPT_VARIANCE, TRIAL_CYCLE_VARIANCE = 0.013**2, 0.009**2
 SCALES = ((1.0, 0.0), (0.3, 0.5), (2.5, 1.0))
 """Of the effects of settings that are not bold, and what speaks against each, in logarithms."""
 INERT_FRACTION = 0.05
+CEILING_DEVIATIONS = 1.96
+"""Of the accept length that early stopping allows a start to have, see `Planner.accept_bound`."""
+PROBE_NODES = 9
+"""Of the quadrature over what a step probe may show."""
 REFUTED = 3.5
 """Standard deviations by which a measured accept length may miss what was computed."""
 
@@ -158,24 +162,54 @@ class Outlook:
         low = self._cycle.mean - deviations * np.sqrt(self._cycle.variance)
         return np.asarray(low[self._cycle_rows])
 
-    def lessons(self, at: tuple[int, int], launch_variance: float) -> Floats:
-        """Return how far one start of each would move its difference to one of them: a standard
-        deviation. Step time and accept length are learnt each by itself."""
+    def lessons(self, at: tuple[int, int], launch_variance: float) -> "Lessons":
+        """Return what one start of each would teach of its difference to one of them. Step time and
+        accept length are learnt each by itself."""
         accept_with, cycle_with = self._with(at)
-        parts = (
-            (self._accept.variance, accept_with, self._accept_rows, TRIAL_ACCEPT_VARIANCE),
-            (self._cycle.variance, cycle_with, self._cycle_rows,
-             launch_variance + TRIAL_CYCLE_VARIANCE),
-        )  # fmt: skip
-        total: Floats = np.zeros(self.mean.shape)
-        for own, shared, rows, noise in parts:
-            moved = (own - shared) ** 2 / (own + noise)
-            total = total + moved[rows]
-        return np.sqrt(total)
+        cycle_noise = launch_variance + TRIAL_CYCLE_VARIANCE
+        return Lessons(
+            _moved(self._cycle.variance, cycle_with, cycle_noise)[self._cycle_rows],
+            _moved(self._accept.variance, accept_with, TRIAL_ACCEPT_VARIANCE)[self._accept_rows],
+            np.sqrt(self._accept.variance)[self._accept_rows],
+        )
 
     def _with(self, at: tuple[int, int]) -> tuple[Floats, Floats]:
         accept = self._accept.covariance_with(int(self._accept_rows[at]))
         return accept, self._cycle.covariance_with(int(self._cycle_rows[at]))
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """What one start would teach: standard deviations of logarithms, a table each."""
+
+    cycle: Floats
+    """By how much the step probe moves a difference."""
+    accept: Floats
+    """By how much the measured pass moves it further."""
+    accept_spread: Floats
+    """How sure the accept length is before."""
+
+    def worth(self, ahead: Floats, may_stop: Floats) -> tuple[Floats, Floats]:
+        """Return the gain to expect of one start, and the chance that it is stopped in its probe.
+
+        `ahead` is by how much each is expected to be ahead, and `may_stop` that of what a start
+        must reach at the most to be let go on (negative: behind). What the probe ends, teaches
+        nothing of the accept length, and gains nothing.
+        """
+        nodes, weights = np.polynomial.hermite_e.hermegauss(PROBE_NODES)
+        gain: Floats = np.zeros(ahead.shape)
+        stopped: Floats = np.zeros(ahead.shape)
+        hoped = CEILING_DEVIATIONS * self.accept_spread
+        for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+            after = ahead + node * self.cycle
+            goes_on = after + hoped > may_stop
+            gain += weight * np.where(goes_on, expected_gain(after, self.accept), 0.0)
+            stopped += weight * ~goes_on
+        return gain, stopped
+
+
+def _moved(own: Floats, shared: Floats, noise: float) -> Floats:
+    return np.asarray(np.abs(own - shared) / np.sqrt(own + noise))
 
 
 def expected_gain(ahead: Floats, spread: Floats) -> Floats:
@@ -236,7 +270,12 @@ def _most_telling(variants: list[Variant]) -> list[Variant]:
     """Keep plain decode, the fastest and the latest, where there are too many to fit."""
     if len(variants) <= MOST_VARIANTS:
         return variants
-    by_rate = sorted(variants, key=lambda v: v.starts[0].rate.value, reverse=True)
+    by_rate = sorted(variants, key=_best_rate, reverse=True)
     kept = by_rate[: MOST_VARIANTS // 2] + [v for v in variants if v.config.is_plain][:20]
     latest = sorted(variants, key=lambda v: v.starts[-1].place)[-MOST_VARIANTS // 2 + 20 :]
     return list({v.config: v for v in [*kept, *latest]}.values())
+
+
+def _best_rate(variant: Variant) -> float:
+    rates = [s.measured_rate.value for s in variant.starts if s.measured_rate is not None]
+    return max(rates, default=-math.inf)

@@ -15,7 +15,7 @@ from sweeps.search.beliefs import expected_gain
 from sweeps.search.standings import Standings, changes
 from sweeps.search.steps import Taste
 
-RIVAL_GAIN = 0.0004
+RIVAL_GAIN = 0.002
 """What choosing between the choice and a rival, once both are known, must gain in the mean beyond
 the indifference for the rival to be confirmed too."""
 SURE = 0.9

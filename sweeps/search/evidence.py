@@ -19,6 +19,13 @@ HOST_SPREAD = 0.1
 """Between hosts that no configuration was measured on alike."""
 LEAST_SPREAD, UNKNOWN_SPREAD = 0.002, 0.05
 _Z = 1.96
+DECODE_RATE = "decode_tok_s"
+CHAINS = ("EAGLE", "EAGLE3", "STANDALONE")
+"""Drafters that take a step of their own for each token, and learn nothing while they serve."""
+STOPPED_SHARE = 0.55
+"""Of the cost of a trial: what one costs that is stopped in its probe, until one was."""
+PROMPT_SPREAD = 0.06
+"""Of the accept length between one long answer and the whole of a measured pass."""
 PRIOR = "prior"
 """Purpose of a trial that nobody ran: it says what is expected of plain decode."""
 CUT = (Outcome.FAILED, Outcome.CANCELLED)
@@ -42,12 +49,19 @@ class Start:
     config: Config
     """In canonical form."""
     purpose: str
-    rate: Reading
+    measured_rate: Reading | None
+    """None where steps alone were timed before the trial was stopped."""
     cycle: Reading
     accept: Reading | None
-    """None for plain decode, which accepts one token."""
+    """None for plain decode, which accepts one token, and where none was measured."""
     may_lead: bool
     host: str = ""
+
+    @property
+    def rate(self) -> Reading:
+        """Return the rate of a start that has one, as all that may lead have."""
+        assert self.measured_rate is not None, "steps alone were timed"
+        return self.measured_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +93,9 @@ class Evidence:
     spent: frozenset[Config]
     """Canonical forms that need not be tried again."""
     gpu_hours: float
-    """Of a trial, on average."""
+    """Of a trial that runs its course, on average; hours of the host where it has no GPU."""
+    stopped_gpu_hours: float
+    """Of a trial that is stopped in its step probe."""
 
 
 def gather(
@@ -97,12 +113,22 @@ def gather(
     for start in starts:
         groups.setdefault(start.config, []).append(start)
     variants = {config: _pooled(config, group, variance) for config, group in groups.items()}
-    hours = [r.gpu_hours for r in known if r.gpu_hours > 0]
+    whole = [hours_of(r) for r in known if r.may_lead and r.purpose != PRIOR]
+    probed = [
+        hours_of(r) for r in known if r.outcome is Outcome.STOPPED and metric not in r.estimates
+    ]
+    gpu_hours = fmean(whole) if any(whole) else 1.0
     return Evidence(
         starts, variants, variance, bad,
         frozenset(canonical(r.config) for r in known if r.purpose != PRIOR),
-        sum(hours) / len(hours) if hours else 1.0,
+        gpu_hours,
+        fmean(probed) if any(probed) else STOPPED_SHARE * gpu_hours,
     )  # fmt: skip
+
+
+def hours_of(result: TrialResult) -> float:
+    """Return what a trial cost in GPU-hours; on a host without GPUs in hours of the host."""
+    return result.gpu_hours or sum(result.phase_s.values()) / 3600
 
 
 def as_of_one_host(starts: Sequence[Start]) -> tuple[Start, ...]:
@@ -134,11 +160,11 @@ def _offset(starts: Sequence[Start], first: str, other: str) -> Reading:
 
 
 def _moved(start: Start, offset: Reading) -> Start:
-    cycle, rate = start.cycle, start.rate
+    cycle, rate = start.cycle, start.measured_rate
     return replace(
         start,
         cycle=Reading(cycle.value - offset.value, cycle.variance + offset.variance),
-        rate=Reading(rate.value + offset.value, rate.variance + offset.variance),
+        measured_rate=rate and Reading(rate.value + offset.value, rate.variance + offset.variance),
     )
 
 
@@ -186,29 +212,43 @@ def _starts(
 
 def _factors(
     result: TrialResult, metric: str, sign: int
-) -> tuple[Reading, Reading, Reading | None] | None:
-    """Take a rate apart into the time of a step and the accept length, where that can be done."""
+) -> tuple[Reading | None, Reading, Reading | None] | None:
+    """Take a rate apart into the time of a step and the accept length, as far as that was measured.
+
+    A trial that was stopped in its step probe tells the time of a step alone.
+    """
     rate = read_log(result.estimates.get(metric))
-    if metric != "decode_tok_s":
+    if metric != DECODE_RATE:
         if rate is None:
             return None
         rate = Reading(sign * rate.value, rate.variance)
         return rate, Reading(-rate.value, rate.variance), None
     steps = read_log(result.estimates.get("steps_per_s"))
-    accept = read_log(result.estimates.get("accept_length"))
     if result.config.is_plain or width_of(result.config) == 1:
         steps = steps or rate
-        if steps is None:
-            return None
-        return rate or steps, Reading(-steps.value, steps.variance), None
+        return steps and (rate or steps, Reading(-steps.value, steps.variance), None)
+    accept = read_log(result.estimates.get("accept_length"))
     if steps is None and rate is not None and accept is not None:
-        steps = Reading(rate.value - accept.value, rate.variance + accept.variance)
-    if accept is None and rate is not None and steps is not None:
-        accept = Reading(rate.value - steps.value, rate.variance + steps.variance)
-    if steps is None or accept is None:
+        steps = _over(rate, accept)
+    if steps is None:
         return None
-    product = Reading(steps.value + accept.value, steps.variance + accept.variance)
-    return rate or product, Reading(-steps.value, steps.variance), accept
+    if accept is None:
+        accept = _over(rate, steps) if rate is not None else _probed_accept(result)
+    if rate is None and accept is not None:
+        rate = Reading(steps.value + accept.value, steps.variance + accept.variance)
+    return rate, Reading(-steps.value, steps.variance), accept
+
+
+def _over(above: Reading, below: Reading) -> Reading:
+    return Reading(above.value - below.value, above.variance + below.variance)
+
+
+def _probed_accept(result: TrialResult) -> Reading | None:
+    """Return the accept length of the step probe, for drafters whose caches need no warming."""
+    probed = read_log(result.estimates.get("accept_length_probe"))
+    if probed is None or result.config.algorithm not in CHAINS:
+        return None
+    return Reading(probed.value, probed.variance + PROMPT_SPREAD**2)
 
 
 def _pooled(config: Config, group: Sequence[Start], launch_variance: float) -> Variant:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sweeps.config import Config
 from sweeps.results import TrialResult
-from sweeps.search.beliefs import Outlook, expected_gain
+from sweeps.search.beliefs import Outlook
 from sweeps.search.brief import (
     DECODE,
     NO_FORESIGHT,
@@ -41,6 +41,11 @@ from sweeps.space import Space
 
 HOPELESS_DEVIATIONS = 3.0
 """A neighbour that is surely behind by so many standard deviations is not checked."""
+BAR_DEVIATIONS = 1.64
+"""That are taken off the leader for the bar of early stopping, see `Planner.bar`."""
+STOP_MARGIN = 0.06
+"""By how much the best that a step rate allows may fall short before a probe of few blocks shows
+it: the spread of blocks and the margin of early stopping, as a logarithm."""
 LOOKED_AT = 200
 """Candidates of the pool that are checked for rules and repeats, best first."""
 
@@ -159,16 +164,16 @@ class Planner:
 
     def _search(self, view: View) -> Step | None:
         """Return the start that can teach most about what is best, if that pays."""
-        found, hours = self._most_telling(view), view.evidence.gpu_hours
-        if found is None or found.gain / hours < self.taste.least_gain_per_gpu_hour:
+        found = self._most_telling(view)
+        if found is None or found.gain / found.gpu_hours < self.taste.least_gain_per_gpu_hour:
             return None
-        return found.step(hours)
+        return found.step()
 
     def most_telling(self, history: Sequence[TrialResult]) -> Step | None:
         """Return the start that can teach most about what is best, whether it pays or not."""
         view = self._view(history, ())
         found = self._most_telling(view)
-        return None if found is None else found.step(view.evidence.gpu_hours)
+        return None if found is None else found.step()
 
     def expected(
         self, history: Sequence[TrialResult], configs: Sequence[Config]
@@ -190,38 +195,50 @@ class Planner:
         outlook, at = view.outlook
         if outlook is None:
             return None
-        hours = view.evidence.gpu_hours
-        gains = self._gains(view, outlook, at) / hours
+        gains, hours = self._worth(view, outlook, at)
         default = serving_of(self.plain)
         times = view.models.cycle
         fit = times.fit if isinstance(times, PartedTimes) else None
         return Look(
-            outlook, default, gains, view.dominated_pairs, view.evidence, fit, self._pool.join
+            outlook,
+            default,
+            gains / hours,
+            view.dominated_pairs,
+            view.evidence,
+            fit,
+            self._pool.join,
         )
 
-    def _gains(self, view: View, outlook: Outlook, at: tuple[int, int]) -> Floats:
-        ahead = outlook.mean - outlook.mean[at] - self.taste.indifference_fraction / 2
-        spread = outlook.lessons(at, view.evidence.launch_variance)
-        return np.where(view.dominated_pairs, 0.0, expected_gain(ahead, spread))
+    def _worth(self, view: View, outlook: Outlook, at: tuple[int, int]) -> tuple[Floats, Floats]:
+        """Return what one start of each pair is expected to lift the best rate by, and to cost in
+        GPU-hours, with the early stop that may end it."""
+        evidence = view.evidence
+        behind = outlook.mean - outlook.mean[at]
+        lessons = outlook.lessons(at, evidence.launch_variance)
+        may_stop = -STOP_MARGIN - BAR_DEVIATIONS * float(np.sqrt(outlook.variance[at]))
+        zone = self.taste.indifference_fraction / 2
+        gain, stopped = lessons.worth(behind - zone, np.full(behind.shape, may_stop - zone))
+        hours = evidence.gpu_hours - stopped * (evidence.gpu_hours - evidence.stopped_gpu_hours)
+        return np.where(view.dominated_pairs, 0.0, gain), hours
 
     def _most_telling(self, view: View) -> "_Worth | None":
         outlook, at = view.outlook
         if outlook is None:
             return None
-        gains = self._gains(view, outlook, at)
-        order = np.argsort(gains, axis=None)[::-1][:LOOKED_AT]
+        gains, hours = self._worth(view, outlook, at)
+        order = np.argsort(gains / hours, axis=None)[::-1][:LOOKED_AT]
         best: _Worth | None = None
         for flat in order:
             row, column = divmod(int(flat), gains.shape[1])
-            gain = float(gains[row, column])
-            if best is not None and gain <= best.gain:
+            gain, cost = float(gains[row, column]), float(hours[row, column])
+            if best is not None and gain / cost <= best.gain / best.gpu_hours:
                 break
             config = self._pool.join(outlook.drafts[row], outlook.servings[column])
             if config is None or not view.is_new(config):
                 continue
             worth = gain * view.feasibility.odds(config)
-            if worth > 0 and (best is None or worth > best.gain):
-                best = _Worth(self._canonical(config), worth)
+            if worth > 0 and (best is None or worth / cost > best.gain / best.gpu_hours):
+                best = _Worth(self._canonical(config), worth, cost)
         return best
 
     def _checks(self, view: View) -> Step | None:
@@ -300,11 +317,12 @@ class Planner:
 
 @dataclass(frozen=True, slots=True)
 class _Worth:
-    """What one start of a configuration may gain."""
+    """What one start of a configuration may gain, and is expected to cost."""
 
     config: Config
     gain: float
+    gpu_hours: float
 
-    def step(self, gpu_hours: float) -> Step:
+    def step(self) -> Step:
         why = f"one start of it may lift the best rate by {self.gain:.2%} in the mean"
-        return Step(self.config, Purpose.SEARCH, why, self.gain, self.gain / gpu_hours)
+        return Step(self.config, Purpose.SEARCH, why, self.gain, self.gain / self.gpu_hours)

@@ -57,7 +57,7 @@ def stand(models: Models, evidence: Evidence) -> Standings | None:
     able = [v for v in evidence.variants.values() if v.may_lead]
     if not able:
         return None
-    able.sort(key=lambda v: max(s.rate.value for s in v.starts), reverse=True)
+    able.sort(key=lambda v: max(s.rate.value for s in v.starts if s.may_lead), reverse=True)
     plain = [v for v in able[MOST_RANKED:] if v.config.is_plain]
     configs = [v.config for v in [*able[:MOST_RANKED], *plain[:MOST_RANKED]]]
     mean, covariance = models.joint(configs)

@@ -43,7 +43,7 @@ class Taste:
 
     indifference_fraction: float = 0.01
     """Variants closer than this are a tie."""
-    least_gain_per_gpu_hour: float = 0.0005
+    least_gain_per_gpu_hour: float = 0.0015
     """The search ends where no start promises more, as a fraction of the leader's rate; what is
     gained within half the indifference counts for nothing."""
     drift_every_trials: int = 16

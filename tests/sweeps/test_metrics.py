@@ -14,6 +14,7 @@ from sweeps.metrics import (
     loaded_name,
     measure_all,
     metric_named,
+    steps_set_aside,
 )
 from sweeps.records import Baseline, EndReason, Measurement, PassRecord
 from tests.sweeps import passes
@@ -124,10 +125,19 @@ def test_a_probe_at_another_load_says_nothing_of_this_one() -> None:
     faster = passes.of(*[passes.steady(start_s=0.5 + i, step_s=0.05) for i in range(4)])
     m = Measurement(None, speculative(), probe=replace(faster, concurrency=4))
     assert measure_all(m)["steps_per_s"].value == pytest.approx(10)
-    m = Measurement(None, speculative(), probe=passes.of(passes.steady(step_s=0.05)))
+    m = Measurement(None, speculative(), probe=passes.of(passes.steady(step_s=0.102)))
     steps = measure_all(m)["steps_per_s"]
-    assert steps.value == pytest.approx(20)
-    assert steps.method.startswith("step probe: ")
+    assert 1 / 0.102 < steps.value < 10
+    assert "with step probe: " in steps.method
+
+
+def test_a_probe_that_the_measured_pass_refutes_is_set_aside() -> None:
+    m = Measurement(None, speculative(), probe=passes.of(passes.steady(step_s=0.05)))
+    assert measure_all(m)["steps_per_s"].value == pytest.approx(10)
+    assert measure_all(m)["accept_length"].value == pytest.approx(3, rel=0.01)
+    unlike = steps_set_aside(m)
+    assert unlike is not None
+    assert [reading.value for reading in unlike] == pytest.approx([20, 10])
 
 
 def test_steps_of_unfinished_requests_are_counted_where_other_passes_show_what_a_chunk_is() -> None:
