@@ -24,7 +24,6 @@ from orchestrator.display import follower_for
 from orchestrator.events import Follower
 from orchestrator.exit_codes import DONE, INTERRUPTED, NO_TRIAL
 from orchestrator.foretelling import LateAccepts
-from orchestrator.goals import ranking_of
 from orchestrator.health import RETRYABLE, SweepHealth
 from orchestrator.host_check import load_probed, with_folder
 from orchestrator.host_locks import hosts_locked
@@ -53,6 +52,7 @@ from orchestrator.watchdog import watched
 from sweeps.again import to_try_again
 from sweeps.definition import definition
 from sweeps.problems import BadInputError, Problem
+from sweeps.reporting.answer import answer_of
 from sweeps.results import TrialResult
 from sweeps.search.brief import Foresight
 from sweeps.sweep import Sweep
@@ -140,12 +140,12 @@ def _run_sweep(
             mover = Mover(driver, cluster)
             told = _Told(uri, [] if choice.sent else [follower_for(Console())])
             status, run = _drive(chosen, ready, state, mover, facts, left, told)
-            ranking = ranking_of(sweep.objective, run.results)
+            answer = answer_of(run.results, sweep.objective, run.claim())
             shown_dir = Path(choice.sent.fetched) if choice.sent else state_dir
-            print_summary(sweep_id, shown_dir, status, ranking, run, space_file)
+            print_summary(sweep_id, shown_dir, status, answer, run, space_file)
     if status == "interrupted":
         return INTERRUPTED
-    return DONE if ranking.best is not None else NO_TRIAL
+    return DONE if answer is not None else NO_TRIAL
 
 
 def _refuse_simulation(sweep: Sweep, space_file: Path) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from infra.local_host import tail
 from orchestrator.clocks import clock_scales
 from orchestrator.events import Tally
 from orchestrator.files import read_json
-from orchestrator.goals import goal_of
+from orchestrator.goals import answer_in, goal_of
 from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
 from orchestrator.tallying import tally_of
 from orchestrator.watching.driver_life import is_held
@@ -69,7 +70,7 @@ class Watcher:
             outcomes=dict(Counter(result.outcome.value for result in self._known)),
             gpu_hours=tally.gpu_hours,
             left_s=tally.left_s,
-            leader=None if tally.incumbent is None else _ended(tally.incumbent, goal, plain),
+            leader=self._leader(card, tally, is_over=status not in (RUNNING, DIED)),
             plain=None if tally.plain is None else _ended(tally.plain, goal, plain),
             spent_gpu_hours=self._ledger.spent,
             saved_gpu_hours=self._ledger.saved,
@@ -77,6 +78,17 @@ class Watcher:
             ended=tuple(_ended(result, goal, plain) for result in self._known),
             warnings=tuple(self._warnings()),
         )
+
+    def _leader(self, card: Mapping[str, Any], tally: Tally, *, is_over: bool) -> EndedTrial | None:
+        """Return the best trial so far; of a sweep that has ended, what it recommends, with the
+        rate over its starts."""
+        goal, plain, known = goal_of(card), card.get("plain", {}), self._known
+        answer = answer_in(card, known) if is_over else None
+        if answer is None:
+            return None if tally.incumbent is None else _ended(tally.incumbent, goal, plain)
+        told = next(result for result in known if result.trial == answer.trial)
+        best = answer.standing
+        return replace(_ended(told, goal, plain), value=best.value, low=best.low, high=best.high)
 
     @property
     def _known(self) -> list[TrialResult]:

@@ -133,6 +133,11 @@ class Claim:
         """Tell whether fresh starts of the recommendation have decided the answer."""
         return bool(self.proofs) and self.verdict is not Verdict.UNDECIDED and not self.is_open
 
+    @property
+    def tested(self) -> Gain | None:
+        """Return the gain that the verdict is of, whoever won; None where nothing was compared."""
+        return self.rejected.gain if self.gain is None and self.rejected else self.gain
+
     def as_data(self, history: Sequence[TrialResult]) -> dict[str, object]:
         """Return plain data, for JSON; starts are named by their trials."""
         rejected = self.rejected and {
