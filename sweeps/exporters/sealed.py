@@ -53,6 +53,7 @@ def record(what: Recommendation, form: str) -> dict[str, Any]:
             for gain in what.gains
         ],
         "certainty": what.certainty,
+        "sure": list(what.sure),
         "baseline": what.baseline_data(),
         "ties": what.ties,
         "evidence": what.evidence,

@@ -238,10 +238,12 @@ class _Told:
                 f"Provisional: its value comes from {_starts(best)} made after it was chosen, and"
                 " no gain was tested on fresh starts."
             )
+        if len(self.ranking.standings) == 1:
+            return f"Provisional, {NOT_CONFIRMED}: nothing else was measured."
         variants = counted(len(self.ranking.standings), "variant")
         return (
-            f"Provisional, {NOT_CONFIRMED}: it leads {variants} that were measured, and the best of"
-            " many reads high."
+            f"Provisional, {NOT_CONFIRMED}: it leads among {variants} that were measured, and the"
+            " best of many reads high."
         )
 
     @property
