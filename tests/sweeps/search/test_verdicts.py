@@ -29,7 +29,6 @@ from tests.sweeps.search.host import IPC, NGRAM, PROTO, SPACE, WIDTH, canonical,
 
 PLAIN = canonical(SPACE.plain())
 DRAFT = canonical(Config.of({**PLAIN, **NGRAM, WIDTH: 4, host.BREADTH: 1}))
-OTHER = canonical(Config.of({**PLAIN, **NGRAM, WIDTH: 6, host.BREADTH: 1, PROTO: "LL"}))
 TASTE = Taste()
 
 RATIOS = st.floats(0.5, 2.0)
