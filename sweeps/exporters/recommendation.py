@@ -217,7 +217,7 @@ class Recommendation:
         """Say how sure the sweep is, with its own figures."""
         if self.certainty:
             yield sentence(f"Certainty: {self.certainty}")
-        word = "EMULATED: " if self.trial.emulated else ""
+        word = "EMULATED " if self.trial.emulated else ""
         yield from (f"Gain: {word}{gain}; {gain.how}." for gain in self.gains)
         yield from (said for said in self.sure if said not in self.warnings)
 

@@ -220,7 +220,7 @@ class _Told:
         if not ahead:
             return
         first = ahead[0]
-        trials = listed([str(int(trial.rpartition("-")[2])) for trial in first.used])
+        trials = listed([str(r.number) for r in self._results if r.trial in first.used])
         rate = figure(first.value, known_metric(self._goal.metric).unit)
         better = "more" if self._upwards else "less"
         yield (

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sweeps.closing import Closed, closed_values
 from sweeps.crossover import Load, loads, stops_paying_at
@@ -188,7 +188,7 @@ def story_of(
         results=tuple(results),
         emulated=any(r.emulated for r in results),
         unit=known_metric(goal.metric).unit,
-        ranking=ranking,
+        ranking=_as_told(ranking, answer, higher_is_better=goal.higher_is_better),
         answer=answer,
         grounds=_grounds(results),
         outcomes=Counter(r.outcome for r in results),
@@ -206,6 +206,19 @@ def story_of(
         ),
         caveats=tuple(caveats_of(results, answer, work, is_over=about.status != RUNNING)),
     )  # fmt: skip
+
+
+def _as_told(ranking: Ranking, answer: Answer | None, *, higher_is_better: bool) -> Ranking:
+    """Return a ranking with the figures of the answer, so that a variant has one figure only."""
+    if answer is None:
+        return ranking
+    told = {s.variant: s for s in (answer.plain, answer.standing) if s is not None}
+    standings = [told.get(standing.variant, standing) for standing in ranking.standings]
+    standings.sort(key=lambda s: s.value, reverse=higher_is_better)
+    base = ranking.baseline
+    return replace(
+        ranking, standings=tuple(standings), baseline=base and told.get(base.variant, base)
+    )
 
 
 def _grounds(results: Sequence[TrialResult]) -> tuple[Ground, ...]:

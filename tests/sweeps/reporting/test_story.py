@@ -152,6 +152,37 @@ def test_a_lower_objective_turns_the_gain_round() -> None:
     assert answer.gain.value == pytest.approx(1.2)
 
 
+def test_luck_in_an_objective_that_is_better_low_is_a_low_value() -> None:
+    def timed(number: int, config: Config, ms: float, purpose: str) -> TrialResult:
+        made = result(number, config, 1.0, purpose=purpose)
+        return replace(made, estimates={"tpot_ms": estimate(ms, 0.1)})
+
+    results = [
+        timed(0, BASE, 12, "baseline"), timed(1, FAST, 10, "search"), timed(2, SLOW, 7, "search"),
+        timed(3, FAST, 10.2, "confirm"), timed(4, BASE, 12.24, "confirm"), timed(5, ngram(6), 11,
+        "search"),
+    ]  # fmt: skip
+    about = About("t", goal=Objective("tpot_ms", also=["decode_tok_s"]))
+    answer = story_of(results, about, claim=_claim()).answer
+    assert answer is not None
+    assert (answer.standing.config, answer.standing.value) == (FAST, 10.2)
+    assert answer.gain is not None and answer.gain.value == 1.2
+    told = [line for line in answer.sure if "not confirmed" in line]
+    assert told == [
+        "EMULATED Trial 2 (NGRAM num_draft_tokens=8) measured less once, 7.00 ms; it was not"
+        " confirmed."
+    ]
+
+
+def test_a_variant_has_one_figure_in_a_report() -> None:
+    before = result(5, FAST, 104, purpose="confirm")
+    story = _story((*RESULTS, before), _claim())
+    assert story.answer is not None
+    assert story.answer.standing.value == 96
+    values = {s.variant: s.value for s in story.ranking.standings}
+    assert values[FAST.variant] == 96
+
+
 def test_nothing_measured_still_tells_what_failed_and_what_to_do() -> None:
     failed = [
         replace(
