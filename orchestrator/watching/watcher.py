@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,22 @@ from orchestrator.watching.sweep_status import DIED, RUNNING, EndedTrial, Runnin
 from sweeps.ledger import Ledger, ledger
 from sweeps.metrics import known_metric
 from sweeps.naming import label
+from sweeps.ranking import Standing
 from sweeps.results import TrialResult
 from sweeps.sweep import Objective
 
 WARNINGS_SHOWN = 5
 _LOG_LINES = 400
 _LEVELS = (" WARNING ", " ERROR ", " CRITICAL ")
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaders:
+    """What leads, and the plain decode beside it."""
+
+    best: EndedTrial | None
+    plain: EndedTrial | None
+    certainty: str = ""
 
 
 class Watcher:
@@ -56,6 +66,7 @@ class Watcher:
         goal = goal_of(card)
         tally = self._tally(card, goal, is_running=status == RUNNING)
         plain = card.get("plain", {})
+        leaders = self._leaders(card, tally, is_over=status not in (RUNNING, DIED))
         return SweepStatus(
             sweep=self._sweep_id,
             name=str(card.get("name", self._sweep_id)),
@@ -70,8 +81,9 @@ class Watcher:
             outcomes=dict(Counter(result.outcome.value for result in self._known)),
             gpu_hours=tally.gpu_hours,
             left_s=tally.left_s,
-            leader=self._leader(card, tally, is_over=status not in (RUNNING, DIED)),
-            plain=None if tally.plain is None else _ended(tally.plain, goal, plain),
+            leader=leaders.best,
+            plain=leaders.plain,
+            certainty=leaders.certainty,
             spent_gpu_hours=self._ledger.spent,
             saved_gpu_hours=self._ledger.saved,
             running=tuple(self._running(card, status)),
@@ -79,16 +91,23 @@ class Watcher:
             warnings=tuple(self._warnings()),
         )
 
-    def _leader(self, card: Mapping[str, Any], tally: Tally, *, is_over: bool) -> EndedTrial | None:
-        """Return the best trial so far; of a sweep that has ended, what it recommends, with the
-        rate over its starts."""
+    def _leaders(self, card: Mapping[str, Any], tally: Tally, *, is_over: bool) -> _Leaders:
+        """Return the best trials so far; of a sweep that has ended, what it recommends and what
+        plain decode that is over, each with its rate over its starts."""
         goal, plain, known = goal_of(card), card.get("plain", {}), self._known
         answer = answer_in(card, known) if is_over else None
         if answer is None:
-            return None if tally.incumbent is None else _ended(tally.incumbent, goal, plain)
-        told = next(result for result in known if result.trial == answer.trial)
-        best = answer.standing
-        return replace(_ended(told, goal, plain), value=best.value, low=best.low, high=best.high)
+            best, base = tally.incumbent, tally.plain
+            return _Leaders(best and _ended(best, goal, plain), base and _ended(base, goal, plain))
+        by_trial = {result.trial: result for result in known}
+
+        def told(standing: Standing | None) -> EndedTrial | None:
+            if standing is None:
+                return None
+            one = _ended(by_trial[standing.used[-1]], goal, plain)
+            return replace(one, value=standing.value, low=standing.low, high=standing.high)
+
+        return _Leaders(told(answer.standing), told(answer.plain), answer.certainty)
 
     @property
     def _known(self) -> list[TrialResult]:

@@ -209,11 +209,20 @@ def test_the_export_is_what_was_confirmed_with_the_gain_of_the_claim(sweep: Ende
 
 def test_who_watches_sees_what_was_confirmed(sweep: Ended) -> None:
     seen = Watcher(sweep.state, "t").look()
+    told, over = sweep.answer.standing, sweep.answer.plain
     assert seen.leader is not None
-    assert (seen.leader.trial, seen.leader.value) == (
-        sweep.answer.trial,
-        sweep.answer.standing.value,
-    )
+    assert (seen.leader.trial, seen.leader.value) == (sweep.answer.trial, told.value)
+    assert over is not None and seen.plain is not None
+    assert seen.plain.value == over.value
+    assert "settled: a gain" in sweep.command("status").stdout
+    died = {**sweep.state.card("t"), "status": "running"}
+    sweep.state.write_card("t", died)
+    try:
+        so_far = Watcher(sweep.state, "t").look()
+    finally:
+        sweep.state.write_card("t", {**died, "status": "finished"})
+    assert so_far.leader is not None and so_far.certainty == ""
+    assert so_far.leader.value == LUCKY_TOK_S
 
 
 def test_an_undecided_sweep_is_exported_with_the_warning_in_the_file(tmp_path: Path) -> None:
