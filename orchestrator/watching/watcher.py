@@ -98,7 +98,10 @@ class Watcher:
         answer = answer_in(card, known) if is_over else None
         if answer is None:
             best, base = tally.incumbent, tally.plain
-            return _Leaders(best and _ended(best, goal, plain), base and _ended(base, goal, plain))
+            return _Leaders(
+                None if best is None else _ended(best, goal, plain),
+                None if base is None else _ended(base, goal, plain),
+            )
         by_trial = {result.trial: result for result in known}
 
         def told(standing: Standing | None) -> EndedTrial | None:
