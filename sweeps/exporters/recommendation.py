@@ -98,11 +98,11 @@ class Chosen:
     def by(cls, answer: Answer) -> "Chosen":
         """Take what a sweep recommends."""
         gain = answer.gain
-        is_open = not answer.settled
+        said = answer.sure if answer.verdict is None else answer.sure[:1]
         return cls(
             answer.standing, answer.trial, answer.plain, None if gain is None else gain.value,
             answer.gains, len(answer.ties), answer.certainty, answer.sure,
-            answer.sure[:1] if is_open else (),
+            () if answer.settled else said,
         )  # fmt: skip
 
     @classmethod

@@ -42,7 +42,7 @@ class Answer:
     standing: Standing
     """The recommendation: its rate over its fresh starts, where it has any."""
     plain: Standing | None
-    """The plain decode that the gain is over, or else the best one."""
+    """The plain decode that is recommended or that the gain is over, or else the best one."""
     ties: tuple[Standing, ...]
     """Others within the indifference."""
     gain: StatedGain | None
@@ -143,11 +143,11 @@ class _Told:
     def claimed(self, claim: Claim, standing: Standing) -> Answer:
         """Return the answer of a claim; `standing` is where its recommendation stands."""
         stated, plain = self._stated(claim), self.ranking.plain
-        if claim.gain is not None:
+        if standing.config.is_plain:
+            plain = standing
+        elif claim.gain is not None:
             beside = set(claim.gain.starts) - set(claim.proofs)
             plain = self.standing(claim.gain.over, beside) or plain
-        elif standing.config.is_plain:
-            plain = standing
         over = self.ranking.baseline
         gain = None if standing.config.is_plain else stated or self._over(standing, plain)
         is_baseline = stated is not None and over is not None and stated.over == over.config
@@ -196,7 +196,9 @@ class _Told:
     def _sure(self, claim: Claim, standing: Standing) -> Iterator[str]:
         """Say how far the answer can be trusted."""
         if not claim.proofs:
-            yield f"Provisional, {NOT_CONFIRMED}: {claim.reason}."
+            lost = claim.verdict is not Verdict.UNDECIDED
+            reason = "the starts that confirmed it count no more" if lost else claim.reason
+            yield f"Provisional, {NOT_CONFIRMED}: {reason}."
         elif claim.settled:
             yield f"Settled: {_DECISIONS[claim.verdict]}. {_why_settled(claim)}"
         else:
@@ -205,7 +207,7 @@ class _Told:
             name, gain = short(claim.rejected.config), claim.rejected.gain
             ratio = f"{gain.ratio:.3f} (95 % interval {gain.low:.3f} to {gain.high:.3f})"
             starts = counted(len(gain.starts), "fresh start")
-            yield f"{self._word}{name} was {ratio} x {short(gain.over)} in {starts} of both."
+            yield f"{self._word}{name} was {ratio} x {short(gain.over)} in {starts} of the two."
         yield from self._of_luck(standing)
 
     def _of_luck(self, standing: Standing) -> Iterator[str]:

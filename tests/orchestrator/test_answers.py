@@ -5,6 +5,8 @@ begun, one more start measured far more than anything else.
 """
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -263,3 +265,73 @@ def test_an_old_card_is_read(sweep: Ended, tmp_path: Path) -> None:
     review = sweep_review(old, "t")
     assert review.tags["certainty"] == "settled: a gain"
     assert review.numbers == sweep_review(sweep.state, "t").numbers
+
+
+SPACE_FILE = """
+from sweeps import *
+
+NGRAM = {{"speculative_algorithm": "NGRAM"}}
+
+sweep = Sweep(
+    name="small",
+    model=Model("some/model"),
+    axes=[
+        Choice("speculative_algorithm", [None, "NGRAM"]),
+        IntRange("speculative_num_draft_tokens", 2, 4, NGRAM),
+    ],
+    fixed={{"tp_size": 8}},
+    workload=Workload(prompts="{prompts}", max_tokens=128, measured_prompts=4, cold_prompts=1,
+                      warming_passes=0),
+    budget=Budget(trials=9),
+    prediction=False,
+    sampler="{sampler}",
+)
+"""
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("sampler", "prompts"), [("factorised", "quote"), ("factorised", "chat"), ("tpe", "quote")]
+)
+def test_a_simulated_sweep_gives_one_answer_by_all_its_commands(
+    tmp_path: Path, sampler: str, prompts: str
+) -> None:
+    space, state = tmp_path / "small.py", State(tmp_path / "state")
+    space.write_text(SPACE_FILE.format(sampler=sampler, prompts=prompts))
+
+    def command(*words: str) -> Result:
+        done = CliRunner().invoke(app, [*words, "--state-dir", str(state.root)])
+        assert done.exit_code == 0, done.output
+        return done
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "sweep", str(space), "--engine", "emulated",
+         "--driver", "simulated", "--state-dir", str(state.root)],
+        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300,
+    )  # fmt: skip
+    (sweep_id,) = state.sweep_ids()
+    card = state.card(sweep_id)
+    exported = read_record(command("export", "--allow-emulated").stdout)
+    name, certainty = short(Config.of(exported["config"])), exported["certainty"]
+    told = json.loads(command("explain", "best", "--json").stdout)
+    page = command("report", "--format", "markdown", "--output", "-").stdout
+    data = json.loads(sweep_review(state, sweep_id).texts[DATA_FILE])
+    assert f"best   {name}\n" in ran.stdout
+    assert told["trial"] == exported["trial"]
+    assert name.removeprefix("plain") in page.split("\n\n")[2]
+    assert data["winner"]["config"] == exported["config"]
+    assert data["certainty"] == certainty
+    word = certainty.split(":")[0].capitalize()
+    for text in (ran.stdout, page, json.dumps(told), json.dumps(exported["sure"])):
+        assert word in text
+    claim = card["claim"]
+    if sampler == "tpe":
+        assert (claim, certainty) == (None, "provisional")
+        return
+    assert isinstance(claim, dict)
+    assert claim["recommendation"] == exported["config"]
+    assert claim["settled"] == (word == "Settled")
+    gains = [f"{gain['value']:.3f} (95 % interval {gain['low']:.3f}" for gain in exported["gains"]]
+    assert all(gain in ran.stdout and gain in page for gain in gains)
+    if claim["gain"] is not None:
+        assert exported["gain_over_plain"] == claim["gain"]["ratio"]
