@@ -158,7 +158,7 @@ def _say_loads(table: Sequence[Load]) -> None:
         _say(
             f"load   {load.concurrency:>3} at a time: {load.verdict}; speculation {load.gain:.2f} x"
             f" plain decode ({load.speculative.value:.1f} against {load.plain.value:.1f} tok/s):"
-            f" {short(load.speculative.config)}"
+            f" {short(load.speculative.config)}{load.remark}"
         )
     if (crossing := stops_paying_at(table)) is not None:
         _say(f"       speculation stops paying at {crossing} at a time")

@@ -127,7 +127,7 @@ def _loads(story: Story, plain: Mapping[str, Value]) -> Iterator[str]:
     yield "| at a time | speculation over plain | fastest speculation |"
     yield "|---:|---:|---|"
     for load in story.loads:
-        name = label(load.speculative.config, plain)
+        name = label(load.speculative.config, plain) + load.remark
         yield f"| {load.concurrency} | {story.word}{load.gain:.2f} x ({load.verdict}) | {name} |"
     if story.crossing is not None:
         yield f"\nSpeculation stops paying at {story.crossing} at a time."

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from sweeps.config import Config
-from sweeps.crossover import gain_half_width
+from sweeps.crossover import NOT_CONFIRMED, gain_half_width
 from sweeps.limits import broken_limits
 from sweeps.metrics import known_metric
 from sweeps.naming import short
@@ -15,7 +15,6 @@ from sweeps.results import TrialResult
 from sweeps.search.claims import Claim, Verdict
 from sweeps.sweep import Objective
 
-NOT_CONFIRMED = "not confirmed on fresh starts"
 _DECISIONS = {Verdict.GAIN: "a gain", Verdict.TIE: "a tie", Verdict.LOSS: "plain decode wins"}
 
 

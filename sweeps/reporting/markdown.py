@@ -80,7 +80,7 @@ def _loads(story: Story) -> Iterator[str]:
                 str(load.concurrency),
                 load.verdict,
                 f"{load.gain:.2f} ± {load.gain_half_width:.2f}",
-                short(load.speculative.config),
+                short(load.speculative.config) + load.remark,
             ]
             for load in story.loads
         ],
