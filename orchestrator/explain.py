@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.files import read_json
-from orchestrator.goals import goal_of, ranking_of
+from orchestrator.goals import answer_in
 from orchestrator.job import OUTPUTS_FILE
 from orchestrator.spool import read_spool
 from orchestrator.state import State
@@ -60,6 +60,7 @@ def evidence_of(state: State, result: TrialResult) -> Evidence:
         streams=_count(load.get("concurrency")),
         renamed=renamed if isinstance(renamed, Mapping) else {},
         quality=quality_of(state, result, results),
+        answer=answer_in(card, results),
     )
 
 
@@ -80,10 +81,8 @@ def read_requests(spool_path: Path) -> tuple[RequestEnd, ...]:
 
 
 def _best(state: State, sweep_id: str, results: Sequence[TrialResult]) -> TrialResult | None:
-    ranking = ranking_of(goal_of(state.card(sweep_id)), results)
-    if ranking.best is None:
-        return None
-    return next(r for r in results if r.trial == ranking.best.trials[-1])
+    answer = answer_in(state.card(sweep_id), results)
+    return None if answer is None else next(r for r in results if r.trial == answer.trial)
 
 
 def _is_open(state: State, sweep_id: str, trial: str, number: int | None) -> bool:

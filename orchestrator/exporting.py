@@ -13,7 +13,7 @@ from infra.sglang.version_range import takes_the_same
 from orchestrator.choices import AS_WRITTEN
 from orchestrator.explain import BEST
 from orchestrator.files import write_text
-from orchestrator.goals import goal_of, ranking_of
+from orchestrator.goals import answer_in, goal_of, ranking_of
 from orchestrator.lookup import known_sweep, known_trial
 from orchestrator.refusals import bad_option
 from orchestrator.space_file import settle_host
@@ -21,7 +21,7 @@ from orchestrator.state import State
 from sweeps.equivalence import reading_of
 from sweeps.exporters import EXPORTERS, Launch, Recommendation
 from sweeps.exporters.cautions import cautions
-from sweeps.exporters.recommendation import Origin, recommend
+from sweeps.exporters.recommendation import Chosen, Origin, recommend
 from sweeps.hosts import HostSpec
 from sweeps.limits import broken_limits
 from sweeps.metrics import known_metric
@@ -123,11 +123,15 @@ def recommendation(
     """
     card = state.card(sweep_id)
     goal, results = goal_of(card), state.results(sweep_id)
-    ranking = ranking_of(goal, results)
-    chosen = None if result is None else _standing(result, goal)
-    if chosen is None and ranking.best is None:
+    unit, answer = known_metric(goal.metric).unit, answer_in(card, results)
+    if result is not None:
+        plain = answer.plain if answer else ranking_of(goal, results).plain
+        chosen = Chosen.by_hand(_standing(result, goal), plain, answer)
+    elif answer is not None:
+        chosen = Chosen.by(answer)
+    else:
         return None
-    what = recommend(ranking, results, goal.metric, known_metric(goal.metric).unit, chosen)
+    what = recommend(chosen, results, goal.metric, unit)
     what = replace(what, origin=_origin(card, what, results))
     broken = broken_limits(what.trial, goal.limits)
     versions = takes_the_same(what.settings, what.trial.engine_version)

@@ -10,6 +10,7 @@ from sweeps.intervals import Interval
 from sweeps.prediction.cells import interval_data
 from sweeps.prediction.source import PLAIN, AcceptSource
 from sweeps.prediction.words import disagreement
+from sweeps.reporting.promises import Promise
 from sweeps.results import Estimate, TrialResult
 from sweeps.search.planner import Planner
 
@@ -56,13 +57,17 @@ class Foretelling:
         return disagreement(Interval(**row["predicted"]), measured)  # type: ignore[arg-type] # as written above
 
 
-def predicted_rates(path: Path) -> dict[int, Interval]:
+def predictions(path: Path) -> dict[int, Promise]:
     """Read what was predicted of each trial, by its number; what cannot be read is left out."""
     rows = (read_json(path) or {}).get("rows")
     found = {}
     for row in rows if isinstance(rows, list) else ():
         with contextlib.suppress(KeyError, TypeError):
-            found[int(row["number"])] = Interval(**row["predicted"])
+            found[int(row["number"])] = Promise(
+                Interval(**row["predicted"]),
+                Interval(**row["cycle_ms"]) if "cycle_ms" in row else None,
+                row.get("promised_gain"),
+            )
     return found
 
 

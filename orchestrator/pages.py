@@ -19,7 +19,8 @@ from sweeps.ledger import Ledger
 from sweeps.metrics import known_metric
 from sweeps.naming import short
 from sweeps.pareto import Point, front
-from sweeps.ranking import Ranking
+from sweeps.phrases import counted
+from sweeps.reporting.answer import Answer
 from sweeps.space import values_text
 from sweeps.sweep import Sweep
 from sweeps.values import show
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from orchestrator.sweep_run import SweepRun
-    from sweeps.search.claims import Claim
 
 _READABLE_COLUMNS = 100
 
@@ -97,7 +97,7 @@ def print_summary(
     sweep_id: str,
     state_dir: Path,
     status: str,
-    ranking: Ranking,
+    answer: Answer | None,
     run: "SweepRun",
     space_file: Path,
 ) -> None:
@@ -109,9 +109,8 @@ def print_summary(
     _say(f"{word}sweep {sweep_id} {status}: {counts or 'no trial'}")
     if run.health.trouble:
         _say(f"why    {run.health.trouble}")
-    _say_best(ranking, known_metric(goal.metric).unit)
-    if (claim := run.claim()) is not None:
-        _say_claim(claim)
+    if answer is not None:
+        _say_answer(answer, known_metric(goal.metric).unit)
     _say_loads(loads(results, run.sweep.workload))
     if goal.also:
         _say_front(front(results, goal.directions), goal.directions)
@@ -134,30 +133,21 @@ def print_summary(
     _say(f"       python -m orchestrator export --sweep {sweep_id}{folder}{allow}")
 
 
-def _say_best(ranking: Ranking, unit: str) -> None:
-    best = ranking.best
-    if best is None:
-        return
-    ties = f", not to be told from {len(ranking.ties) - 1} others" if ranking.ties[1:] else ""
+def _say_answer(answer: Answer, unit: str) -> None:
+    """State what is recommended, what it gains, and how sure that is."""
+    best, others = answer.standing, len(answer.ties)
+    ties = f"; {counted(others, 'other')} within the indifference" if others else ""
+    starts = counted(best.starts, "start")
     _say(f"best   {short(best.config)}")
-    _say(f"       {best.value:.1f} {unit}{_range(best.low, best.high)}{ties}")
+    _say(f"       {best.value:.1f} {unit}{_range(best.low, best.high)}, {starts}{ties}")
     if best.config.is_plain:
         _say("       speculation did not pay in any trial of this sweep")
-    elif ranking.gain is not None:
-        _say(f"       {ranking.gain:.2f} x the best plain decode measured here")
-    if ranking.gain_over_baseline is not None:
-        _say(f"       {ranking.gain_over_baseline:.2f} x a server with nothing changed")
-
-
-def _say_claim(claim: "Claim") -> None:
-    """State what the confirming starts carry."""
-    _say(f"claim  {'settled' if claim.settled else 'not settled'}: {claim.reason}")
-    if claim.gain is not None:
-        gain = claim.gain
-        _say(
-            f"       {gain.ratio:.3f} x {short(gain.over)} (95 % interval {gain.low:.3f} to"
-            f" {gain.high:.3f}), from {len(gain.starts)} starts made after the choice"
-        )
+    for gain in answer.gains:
+        is_baseline = gain == answer.over_baseline
+        what = "a server with nothing changed" if is_baseline else "the best plain decode"
+        _say(f"       {gain}, {what}; {gain.how}")
+    for lead, said in zip(["claim", *[""] * len(answer.sure)], answer.sure, strict=False):
+        _say(f"{lead:6} {said}")
 
 
 def _say_loads(table: Sequence[Load]) -> None:
@@ -168,7 +158,7 @@ def _say_loads(table: Sequence[Load]) -> None:
         _say(
             f"load   {load.concurrency:>3} at a time: {load.verdict}; speculation {load.gain:.2f} x"
             f" plain decode ({load.speculative.value:.1f} against {load.plain.value:.1f} tok/s):"
-            f" {short(load.speculative.config)}"
+            f" {short(load.speculative.config)}{load.remark}"
         )
     if (crossing := stops_paying_at(table)) is not None:
         _say(f"       speculation stops paying at {crossing} at a time")

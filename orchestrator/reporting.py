@@ -1,9 +1,10 @@
 """Makes the report of a sweep: gathers from its state folder what the page shows, and writes it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from orchestrator.foretelling import PREDICTIONS_FILE, predicted_rates
+from orchestrator.foretelling import PREDICTIONS_FILE, predictions
 from orchestrator.spool import REQUEST, read_spool
 from orchestrator.state import SPOOL_FILE, State
 from orchestrator.stories import sweep_story
@@ -11,6 +12,7 @@ from sweeps.records import EndReason
 from sweeps.reporting import cache
 from sweeps.reporting.markdown import markdown
 from sweeps.reporting.page import Beside, page
+from sweeps.reporting.promises import Promise, promises_of
 from sweeps.reporting.story import Story
 from sweeps.reporting.thinning import thinned
 
@@ -20,17 +22,19 @@ HTML, MARKDOWN = FORMS = ("html", "markdown")
 def report(state: State, sweep_id: str, form: str) -> tuple[str, Story]:
     """Write the report of a sweep in a form; it may still run. Raises BadInputError."""
     story = sweep_story(state, sweep_id)
+    predicted = predictions(state.sweep_folder(sweep_id) / PREDICTIONS_FILE)
     if form == MARKDOWN:
-        return markdown(story), story
+        return markdown(story, predicted=predicted), story
     shown = thinned(story)
-    return page(shown, _beside(state, shown)), story
+    beside = replace(_beside(state, shown, predicted), promises=promises_of(story, predicted))
+    return page(shown, beside), story
 
 
-def _beside(state: State, story: Story) -> Beside:
+def _beside(state: State, story: Story, predicted: Mapping[int, Promise]) -> Beside:
     sweep_id = story.about.sweep
     return Beside(
         answers={n: _answers(state, sweep_id, n) for n in cache.chosen(story)},
-        predicted=predicted_rates(state.sweep_folder(sweep_id) / PREDICTIONS_FILE),
+        predicted=predicted,
         facts=tuple(_facts(state, story)),
         spools=_spools(state, story),
         made_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",

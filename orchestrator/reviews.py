@@ -23,6 +23,5 @@ def sweep_review(state: State, sweep_id: str) -> SweepReview:
 def _launch(state: State, sweep_id: str, story: Story) -> dict[str, str]:
     if story.answer is None:
         return {}
-    winner = story.answer.standing.trials[-1]
-    result = next(result for result in story.results if result.trial == winner)
+    result = next(result for result in story.results if result.trial == story.answer.trial)
     return launch_texts(result, state.trial_folder(sweep_id, result.number))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.events import Tally
 from sweeps.config import Config
+from sweeps.limits import broken_limits
 from sweeps.results import UNCOUNTED, Outcome, TrialResult
 from sweeps.sweep import Objective
 
@@ -59,7 +60,7 @@ class Standing:
 
     def _better(self, result: TrialResult, leader: TrialResult | None) -> TrialResult | None:
         value = result.value(self._objective.metric) if result.may_lead else None
-        if value is None:
+        if value is None or broken_limits(result, self._objective.limits):
             return leader
         best = None if leader is None else leader.value(self._objective.metric)
         sign = 1 if self._objective.higher_is_better else -1

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from infra.sglang.signatures import LOG_SIGNATURES
 from orchestrator.clocks import clock_scales
-from orchestrator.goals import goal_of
+from orchestrator.goals import claim_in, goal_of
 from orchestrator.state import State
 from sweeps.reporting.story import About, Story, story_of
-from sweeps.search.claims import Claim
 from sweeps.workloads import Workload
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def sweep_story(state: State, sweep_id: str) -> Story:
 
     card: Mapping[str, Any] = state.card(sweep_id)
     results = state.results(sweep_id)
-    workload, claim = card.get("workload"), card.get("claim")
+    workload = card.get("workload")
     about = About(
         sweep=sweep_id,
         name=str(card.get("name", sweep_id)),
@@ -50,7 +49,7 @@ def sweep_story(state: State, sweep_id: str) -> Story:
     return story_of(
         results,
         about,
-        claim=Claim.from_data(claim, results) if claim else None,
+        claim=claim_in(card, results),
         hints=HINTS,
         not_blamed=RETRYABLE | AMOUNTS,
     )

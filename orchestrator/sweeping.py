@@ -22,7 +22,6 @@ from orchestrator.continuing import Chosen, Wish, choose
 from orchestrator.display import follower_for
 from orchestrator.events import Follower
 from orchestrator.exit_codes import DONE, INTERRUPTED, NO_TRIAL
-from orchestrator.goals import ranking_of
 from orchestrator.host_check import load_probed, with_folder
 from orchestrator.host_locks import hosts_locked
 from orchestrator.interrupted import close_interrupted, close_open
@@ -46,6 +45,7 @@ from orchestrator.upkeep import clear_leftovers, tell_removed
 from orchestrator.watchdog import watched
 from sweeps.definition import definition
 from sweeps.problems import BadInputError, Problem
+from sweeps.reporting.answer import answer_of
 from sweeps.results import TrialResult
 from sweeps.sweep import Sweep
 
@@ -132,12 +132,12 @@ def _run_sweep(
             mover = Mover(driver, cluster)
             told = _Told(uri, [] if choice.sent else [follower_for(Console())])
             status, run = _drive(chosen, ready, state, mover, facts, left, told)
-            ranking = ranking_of(sweep.objective, run.results)
+            answer = answer_of(run.results, sweep.objective, run.claim())
             shown_dir = Path(choice.sent.fetched) if choice.sent else state_dir
-            print_summary(sweep_id, shown_dir, status, ranking, run, space_file)
+            print_summary(sweep_id, shown_dir, status, answer, run, space_file)
     if status == "interrupted":
         return INTERRUPTED
-    return DONE if ranking.best is not None else NO_TRIAL
+    return DONE if answer is not None else NO_TRIAL
 
 
 def _refuse_simulation(sweep: Sweep, space_file: Path) -> None:

@@ -8,6 +8,7 @@ from sweeps.evidence import RATE, Evidence
 from sweeps.phrases import Measured, counted, figure, listed, slower_or_faster
 from sweeps.quality import Verdict
 from sweeps.ranking import INDIFFERENCE_FRACTION, Standing
+from sweeps.reporting.answer import Answer
 from sweeps.results import Estimate, Outcome
 
 
@@ -63,11 +64,14 @@ def may_not_conclude(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_the_rate(evidence: Evidence) -> Iterator[str]:
-    rate, ranking = evidence.rate, evidence.by_rate
+    rate, plain, best = evidence.rate, evidence.plain, evidence.recommended
     if rate is None:
         return
-    plain, best = ranking.plain, ranking.best
-    mine = evidence.standing or rate
+    mine, answer = evidence.standing or rate, evidence.answer
+    if answer is not None and evidence.is_recommended:
+        yield from _of_the_answer(answer, evidence.word)
+        if answer.verdict is not None and answer.gains:
+            return
     if evidence.result.config.is_plain:
         yield "This is plain decode: what speculation in this sweep has to beat."
     elif plain is not None:
@@ -75,7 +79,16 @@ def _of_the_rate(evidence: Evidence) -> Iterator[str]:
     else:
         yield "Nothing about a gain: no plain decode was measured on this host."
     if best is not None and best.variant != evidence.result.config.variant and best != plain:
-        yield _against(mine, best, "the fastest variant of the sweep")
+        named = "what the sweep recommends" if answer else "the fastest variant of the sweep"
+        yield _against(mine, best, named)
+
+
+def _of_the_answer(answer: Answer, word: str) -> Iterator[str]:
+    """Say that a variant is what the sweep recommends, and how sure that is."""
+    yield "It is a start of the variant that the sweep recommends."
+    yield from answer.sure
+    if answer.verdict is not None:
+        yield from (f"{word}{gain} ({gain.how})." for gain in answer.gains)
 
 
 def _against(mine: Measured, other: Standing, name: str, remark: str = "") -> str:

@@ -10,6 +10,7 @@ from sweeps.results import TrialResult
 from sweeps.workloads import Workload
 
 RATE = "decode_tok_s"
+NOT_CONFIRMED = "not confirmed on fresh starts"
 _QUANTILE = 1.96
 
 
@@ -45,6 +46,12 @@ class Load:
         if self.winner is None:
             return "tie"
         return "speculation" if self.winner is self.speculative else "plain decode"
+
+    @property
+    def remark(self) -> str:
+        """Say that the speculative variant leads by starts that nobody repeated after the choice;
+        empty where it was confirmed."""
+        return "" if self.speculative.confirmed else f", {NOT_CONFIRMED}"
 
 
 def loads(results: Sequence[TrialResult], workload: Workload) -> tuple[Load, ...]:

@@ -8,6 +8,7 @@ from sweeps.factors import Factors, best_plain_step, factors_of
 from sweeps.quality import QualityReport, Verdict
 from sweeps.ranking import Ranking, Standing, rank
 from sweeps.records import EndReason
+from sweeps.reporting.answer import Answer
 from sweeps.results import Estimate, Outcome, Phase, TrialResult
 
 RATE = "decode_tok_s"
@@ -38,6 +39,8 @@ class Evidence:
     """Names of the space to the flags that they became."""
     quality: QualityReport | None = None
     """How its texts stand to plain decode's; None where nobody compared them."""
+    answer: Answer | None = None
+    """What its sweep recommends; None where that is not asked for, or nothing was measured."""
 
     @property
     def word(self) -> str:
@@ -79,6 +82,27 @@ class Evidence:
         """Return where the variant stands over all of its trials."""
         variant = self.result.config.variant
         return next((s for s in self.by_rate.standings if s.variant == variant), None)
+
+    @property
+    def plain(self) -> Standing | None:
+        """Return the plain decode to compare with on this host: what the gain of the sweep is over,
+        where that was measured here."""
+        told = self.answer.plain if self.answer else None
+        return (self._standing_of(told) if told else None) or self.by_rate.plain
+
+    @property
+    def recommended(self) -> Standing | None:
+        """Return what the sweep recommends, or else the fastest; None where none was measured."""
+        told = self.answer.standing if self.answer else None
+        return (self._standing_of(told) if told else None) or self.by_rate.best
+
+    def _standing_of(self, told: Standing) -> Standing | None:
+        return next((s for s in self.by_rate.standings if s.variant == told.variant), None)
+
+    @property
+    def is_recommended(self) -> bool:
+        """Tell whether it is a start of what its sweep recommends."""
+        return self.answer is not None and self.answer.recommends(self.result)
 
     @property
     def is_broken(self) -> bool:

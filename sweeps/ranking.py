@@ -1,7 +1,7 @@
 """Which variant won, by how much, and which others cannot be told apart from it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sweeps.config import Config
@@ -54,19 +54,6 @@ class Ranking:
     baseline: Standing | None
     """Plain decode with every setting at its default."""
 
-    @property
-    def gain(self) -> float | None:
-        """Return the best value over the best plain decode; None where the best is plain itself."""
-        if self.best is None or self.best.config.is_plain:
-            return None
-        return _ratio(self.best, self.plain)
-
-    @property
-    def gain_over_baseline(self) -> float | None:
-        """Return the best value over that of a server with nothing changed; None where that is the
-        best itself."""
-        return None if self.best == self.baseline else _ratio(self.best, self.baseline)
-
 
 def rank(
     results: Sequence[TrialResult], metric: str, *, higher_is_better: bool,
@@ -107,10 +94,6 @@ def _surely(standing: Standing) -> float | None:
     return min(standing.low, standing.value * (1 - luck))
 
 
-def _ratio(best: Standing | None, other: Standing | None) -> float | None:
-    return best.value / other.value if best and other and other.value else None
-
-
 def _standings(
     results: Sequence[TrialResult], metric: str, limits: Sequence[Limit]
 ) -> list[Standing]:
@@ -122,9 +105,14 @@ def _standings(
     return [standing_of(group, metric) for group in groups.values()]
 
 
-def standing_of(group: Sequence[TrialResult], metric: str) -> Standing:
-    """Pool the trials of one variant: mean over starts, with the interval that they give."""
-    confirms = [r for r in group if r.purpose == "confirm"]
+def standing_of(group: Sequence[TrialResult], metric: str, fresh: Collection[str] = ()) -> Standing:
+    """Pool the trials of one variant: mean over starts, with the interval that they give.
+
+    Only starts that were made after the choice count, if there are any: the `fresh` trials, or else
+    all that confirm.
+    """
+    confirms = [r for r in group if r.trial in fresh and r.purpose == "confirm"]
+    confirms = confirms or [r for r in group if r.purpose == "confirm"]
     used = confirms or list(group)
     estimates = [r.estimates[metric] for r in used]
     low, high = _pooled_interval(estimates)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from orchestrator.tracking.review import SweepReview
 from orchestrator.tracking.seam import Sample, SweepCard, TrialCard
@@ -158,7 +159,10 @@ _READERS: dict[str, Callable[[_Data], Event]] = {
 
 
 def _review(data: object) -> SweepReview | None:
-    return None if data is None else SweepReview(**_mapping(data))  # type: ignore[arg-type] # as written
+    if data is None:
+        return None
+    told: dict[str, Any] = dict(_mapping(data))
+    return SweepReview(**{**told, "starts": tuple(told.get("starts", ()))})
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -26,6 +26,7 @@ from orchestrator.tracking.events import (
 from orchestrator.tracking.legal import legal_names
 from orchestrator.tracking.mlflow_api import PASSING_ERRORS
 from orchestrator.tracking.mlflow_runs import FILES_TAG, PARENT_TAG, MlflowRuns, Point, quoted
+from orchestrator.tracking.review import SweepReview
 from orchestrator.tracking.seam import DEFAULT_OBJECTIVE, SweepCard, TrialCard
 from sweeps.results import Outcome, TrialResult
 
@@ -200,7 +201,7 @@ class MlflowStore:
         if review is not None:
             numbers |= review.numbers
             told |= run_content.review_tags(review, emulated=tags.get("emulated") == "true")
-            told |= self._mark_winner(trials, review.winner)
+            told |= self._mark_winner(trials, review)
         points = self._missing(run_id, _points(numbers, at_ms, 0))
         self._runs.log(run_id, tags=told, points=points)
         run_status = run_content.sweep_status(status)
@@ -208,16 +209,24 @@ class MlflowStore:
         if review is not None:
             self._runs.attach_texts(run_id, review.texts)
 
-    def _mark_winner(self, trials: Sequence[Any], winner: str) -> dict[str, str]:
-        """Tag the run of the winner, and no other; return the tag that leads to it."""
-        found = {}
+    def _mark_winner(self, trials: Sequence[Any], review: SweepReview) -> dict[str, str]:
+        """Tag the runs of the recommended variant, and no other; return the tags that lead to the
+        one whose server is to be started again."""
+        found, starts = {}, {review.winner, *review.starts} - {""}
+        rate = review.tags.get(run_content.WINNER_RATE_TAG, "")
+        marks = {run_content.WINNER_TAG: run_content.WINNER}
+        marks |= {run_content.WINNER_RATE_TAG: rate} if rate else {}
         for run in trials:
             run_id, tags = run.info.run_id, run.data.tags
-            if tags.get("trial") == winner:
-                self._runs.client.set_tag(run_id, run_content.WINNER_TAG, run_content.WINNER)
-                found = {"winner_trial": winner, "winner_run": run_id}
-            elif run_content.WINNER_TAG in tags:
-                self._runs.client.delete_tag(run_id, run_content.WINNER_TAG)
+            if tags.get("trial") in starts:
+                for name, value in marks.items():
+                    self._runs.client.set_tag(run_id, name, value)
+            else:
+                for name in (run_content.WINNER_TAG, run_content.WINNER_RATE_TAG):
+                    if name in tags:
+                        self._runs.client.delete_tag(run_id, name)
+            if tags.get("trial") == review.winner:
+                found = {"winner_trial": review.winner, "winner_run": run_id}
         return found
 
     def _trials_of(self, parent: str) -> list[Any]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweeps.naming import label
-from sweeps.phrases import with_interval
+from sweeps.phrases import counted, with_interval
 from sweeps.ranking import Standing
-from sweeps.reporting.answer import StatedGain
+from sweeps.reporting.answer import Answer, StatedGain
 from sweeps.reporting.failures import Failure
 from sweeps.reporting.story import Story
 from sweeps.values import Value
@@ -29,6 +29,8 @@ class SweepReview:
     """Files, by their paths among the run's files."""
     winner: str = ""
     """The trial whose server is recommended; empty where none is."""
+    starts: tuple[str, ...] = ()
+    """All trials of the recommended variant, that one among them."""
 
 
 def review_of(
@@ -41,21 +43,31 @@ def review_of(
     """
     note = "\n".join(_note(story, plain))
     data = json.dumps(_data(story, plain), indent=1, allow_nan=False) + "\n"
-    winner = story.answer.standing if story.answer else None
-    told = {"headline": story.headline, "winner": label(winner.config, plain)} if winner else {}
+    answer = story.answer
     return SweepReview(
         note=note,
         numbers=dict(_numbers(story)),
-        tags=told,
+        tags=dict(_tags(story, answer, plain)) if answer else {},
         texts={STORY_FILE: note + "\n", DATA_FILE: data, **(launch or {})},
-        winner=winner.trials[-1] if winner else "",
+        winner=answer.trial if answer else "",
+        starts=answer.standing.trials if answer else (),
     )
+
+
+def _tags(story: Story, answer: Answer, plain: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    yield "headline", story.headline
+    yield "winner", label(answer.standing.config, plain)
+    starts = counted(answer.standing.starts, "start")
+    yield "winner_rate", f"{story.word}{with_interval(answer.standing, story.unit)}, {starts}"
+    yield "certainty", answer.certainty
 
 
 def _numbers(story: Story) -> Iterator[tuple[str, float | None]]:
     answer = story.answer
     if answer is not None:
         yield from _spread("winner", answer.standing)
+        yield "winner_starts", float(answer.standing.starts)
+        yield "settled", float(answer.settled)
         yield "ties", float(len(answer.ties))
         for name, gain in (("gain", answer.gain), ("gain_over_baseline", answer.over_baseline)):
             if gain is not None:
@@ -86,6 +98,8 @@ def _note(story: Story, plain: Mapping[str, Value]) -> Iterator[str]:
     if story.gain_text:
         yield f"- Gain: {story.gain_text}"
     if story.answer is not None:
+        yield f"- Certainty: {story.answer.certainty}"
+    if story.answer is not None:
         yield from (f"- {line}" for line in story.answer.sure)
     for role, standing in (("Baseline", story.ranking.baseline), ("Best plain", story.plain)):
         if standing is not None:
@@ -113,7 +127,7 @@ def _loads(story: Story, plain: Mapping[str, Value]) -> Iterator[str]:
     yield "| at a time | speculation over plain | fastest speculation |"
     yield "|---:|---:|---|"
     for load in story.loads:
-        name = label(load.speculative.config, plain)
+        name = label(load.speculative.config, plain) + load.remark
         yield f"| {load.concurrency} | {story.word}{load.gain:.2f} x ({load.verdict}) | {name} |"
     if story.crossing is not None:
         yield f"\nSpeculation stops paying at {story.crossing} at a time."
@@ -151,6 +165,9 @@ def _data(story: Story, plain: Mapping[str, Value]) -> dict[str, Any]:
         "unit": story.unit,
         "headline": story.headline,
         "winner": _variant(answer.standing, plain) if answer else None,
+        "certainty": answer.certainty if answer else None,
+        "settled": answer.settled if answer else False,
+        "sure": list(answer.sure) if answer else [],
         "ties": [_variant(tie, plain) for tie in answer.ties] if answer else [],
         "gain": _gain(answer.gain, plain) if answer and answer.gain else None,
         "baseline": _variant(story.ranking.baseline, plain),
@@ -174,7 +191,7 @@ def _variant(told: Standing | None, plain: Mapping[str, Value]) -> dict[str, Any
         return None
     return {
         "name": label(told.config, plain), "config": dict(told.config), "value": told.value,
-        "low": told.low, "high": told.high, "trials": list(told.trials),
+        "low": told.low, "high": told.high, "trials": list(told.trials), "used": list(told.used),
     }  # fmt: skip
 
 

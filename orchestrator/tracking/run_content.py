@@ -174,7 +174,9 @@ def result_tags(result: TrialResult, objective: str) -> dict[str, str]:
 
 
 WINNER_TAG, WINNER = "winner", "★"
-"""On the run of the recommended trial, and on no other."""
+"""On the runs of the recommended variant, and on no other."""
+WINNER_RATE_TAG = "winner_rate"
+"""What that variant reached over its starts: on those runs, and on the sweep's own."""
 
 
 def review_tags(review: SweepReview, *, emulated: bool) -> dict[str, str]:

@@ -123,8 +123,10 @@ function sum(seen) {
   const parts = [`${seen.done}${known(seen.planned) ? `/${seen.planned}` : ""} trials`];
   for (const role of ["leader", "plain"]) {
     const one = seen[role];
-    if (one) parts.push(`${role} ${seen.emulated ? "EMULATED " : ""}${half(one)} ${seen.unit} (${one.name})`);
+    const name = role === "leader" && seen.status !== "running" ? "best" : role;
+    if (one) parts.push(`${name} ${seen.emulated ? "EMULATED " : ""}${half(one)} ${seen.unit} (${one.name})`);
   }
+  if (seen.certainty) parts.push(seen.certainty);
   if (known(seen.left_s) && seen.status === "running") parts.push(`about ${span(seen.left_s)} left`);
   return parts.join(" · ");
 }

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-VERSION = 1
+VERSION = 2
 """Of the JSON form; a reader of another one must not guess."""
 
 RUNNING, DIED = "running", "died"
@@ -95,6 +95,7 @@ class SweepStatus:
     gpu_hours: float
     left_s: float | None
     leader: EndedTrial | None
+    """The best trial so far; of a sweep that has ended, what it recommends."""
     plain: EndedTrial | None
     spent_gpu_hours: Mapping[str, float]
     saved_gpu_hours: Mapping[str, float]
@@ -102,6 +103,8 @@ class SweepStatus:
     ended: tuple[EndedTrial, ...]
     warnings: tuple[str, ...] = ()
     """The last ones of the driver."""
+    certainty: str = ""
+    """How sure the answer is, in a few words; empty while the sweep runs."""
     version: int = field(default=VERSION)
 
     @property

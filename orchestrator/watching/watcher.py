@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from infra.local_host import tail
 from orchestrator.clocks import clock_scales
 from orchestrator.events import Tally
 from orchestrator.files import read_json
-from orchestrator.goals import goal_of
+from orchestrator.goals import answer_in, goal_of
 from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
 from orchestrator.tallying import tally_of
 from orchestrator.watching.driver_life import is_held
@@ -20,12 +21,22 @@ from orchestrator.watching.sweep_status import DIED, RUNNING, EndedTrial, Runnin
 from sweeps.ledger import Ledger, ledger
 from sweeps.metrics import known_metric
 from sweeps.naming import label
+from sweeps.ranking import Standing
 from sweeps.results import TrialResult
 from sweeps.sweep import Objective
 
 WARNINGS_SHOWN = 5
 _LOG_LINES = 400
 _LEVELS = (" WARNING ", " ERROR ", " CRITICAL ")
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaders:
+    """What leads, and the plain decode beside it."""
+
+    best: EndedTrial | None
+    plain: EndedTrial | None
+    certainty: str = ""
 
 
 class Watcher:
@@ -55,6 +66,7 @@ class Watcher:
         goal = goal_of(card)
         tally = self._tally(card, goal, is_running=status == RUNNING)
         plain = card.get("plain", {})
+        leaders = self._leaders(card, tally, is_over=status not in (RUNNING, DIED))
         return SweepStatus(
             sweep=self._sweep_id,
             name=str(card.get("name", self._sweep_id)),
@@ -69,14 +81,36 @@ class Watcher:
             outcomes=dict(Counter(result.outcome.value for result in self._known)),
             gpu_hours=tally.gpu_hours,
             left_s=tally.left_s,
-            leader=None if tally.incumbent is None else _ended(tally.incumbent, goal, plain),
-            plain=None if tally.plain is None else _ended(tally.plain, goal, plain),
+            leader=leaders.best,
+            plain=leaders.plain,
+            certainty=leaders.certainty,
             spent_gpu_hours=self._ledger.spent,
             saved_gpu_hours=self._ledger.saved,
             running=tuple(self._running(card, status)),
             ended=tuple(_ended(result, goal, plain) for result in self._known),
             warnings=tuple(self._warnings()),
         )
+
+    def _leaders(self, card: Mapping[str, Any], tally: Tally, *, is_over: bool) -> _Leaders:
+        """Return the best trials so far; of a sweep that has ended, what it recommends and what
+        plain decode that is over, each with its rate over its starts."""
+        goal, plain, known = goal_of(card), card.get("plain", {}), self._known
+        answer = answer_in(card, known) if is_over else None
+        if answer is None:
+            best, base = tally.incumbent, tally.plain
+            return _Leaders(
+                None if best is None else _ended(best, goal, plain),
+                None if base is None else _ended(base, goal, plain),
+            )
+        by_trial = {result.trial: result for result in known}
+
+        def told(standing: Standing | None) -> EndedTrial | None:
+            if standing is None:
+                return None
+            one = _ended(by_trial[standing.used[-1]], goal, plain)
+            return replace(one, value=standing.value, low=standing.low, high=standing.high)
+
+        return _Leaders(told(answer.standing), told(answer.plain), answer.certainty)
 
     @property
     def _known(self) -> list[TrialResult]:

@@ -52,9 +52,12 @@ def sum_text(seen: SweepStatus) -> str:
     """Write on a line where the sweep stands."""
     planned = f"/{seen.planned}" if seen.planned is not None else ""
     parts = [f"{seen.done}{planned} trials"]
-    for role, one in (("leader", seen.leader), ("plain", seen.plain)):
+    first = "leader" if seen.is_running else "best"
+    for role, one in ((first, seen.leader), ("plain", seen.plain)):
         if one is not None:
             parts.append(f"{role} {value_text(one, seen.unit)} ({one.name})")
+    if seen.certainty:
+        parts.append(seen.certainty)
     parts.append(f"{seen.gpu_hours:.2f} GPU-hours")
     if seen.left_s is not None and seen.is_running:
         parts.append(f"about {duration_text(seen.left_s)} left")

@@ -28,7 +28,7 @@ def _of_the_place(what: Recommendation, here: str) -> Iterator[str]:
 def _of_the_figure(what: Recommendation) -> Iterator[str]:
     best, estimate = what.best, what.trial.estimates.get(what.metric)
     if what.ties:
-        yield f"a tie: {what.ties} more within the indifference, so the choice is by simplicity"
+        yield f"{what.ties} more measured within the indifference of it"
     if estimate is not None and estimate.provisional:
         yield f"its interval is provisional: {estimate.duration_s:.0f} s, {estimate.method}"
     if best.low is None or best.high is None:

@@ -1,14 +1,16 @@
 """What is recommended for production, and on which evidence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sweeps.axes import is_environment
 from sweeps.effects import mismatches, server_choices
 from sweeps.exporters.launches import MODULE, OF_THE_PLACE, Launch, without
+from sweeps.naming import short
 from sweeps.phrases import sentence
-from sweeps.ranking import Ranking, Standing
+from sweeps.ranking import Standing
+from sweeps.reporting.answer import Answer, StatedGain
 from sweeps.results import TrialResult
 from sweeps.values import Value, show
 
@@ -76,6 +78,47 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is exported, and how sure the sweep is of it."""
+
+    standing: Standing
+    trial: str
+    """The start that is made again."""
+    plain: Standing | None
+    """The plain decode to compare with."""
+    gain: float | None
+    """Over that; None where a plain decode is exported."""
+    gains: tuple[StatedGain, ...] = ()
+    ties: int = 0
+    certainty: str = "one start"
+    sure: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def by(cls, answer: Answer) -> "Chosen":
+        """Take what a sweep recommends."""
+        gain = answer.gain
+        said = answer.sure if answer.verdict is None else answer.sure[:1]
+        return cls(
+            answer.standing, answer.trial, answer.plain, None if gain is None else gain.value,
+            answer.gains, len(answer.ties), answer.certainty, answer.sure,
+            () if answer.settled else said,
+        )  # fmt: skip
+
+    @classmethod
+    def by_hand(cls, standing: Standing, plain: Standing | None, answer: Answer | None) -> "Chosen":
+        """Take one trial that a user names, with its figure alone."""
+        gain, trial = None, standing.used[-1]
+        warnings: tuple[str, ...] = ()
+        if plain is not None and plain.value and not standing.config.is_plain:
+            gain = standing.value / plain.value
+        if answer is not None and trial not in answer.standing.trials:
+            name = short(answer.standing.config)
+            warnings = (f"not what the sweep recommends, which is {name}",)
+        return cls(standing, trial, plain, gain, warnings=warnings)
+
+
+@dataclass(frozen=True, slots=True)
 class Recommendation:
     """A configuration to run, the trial that showed it, and how it stands against plain decode."""
 
@@ -86,6 +129,7 @@ class Recommendation:
     gain: float | None
     """Over the best plain decode; None where plain decode is what is recommended."""
     ties: int
+    """Other variants within the indifference."""
     program: tuple[str, ...]
     """Interpreter, -m and module."""
     launch: Launch
@@ -96,6 +140,12 @@ class Recommendation:
     """All that the server was asked for, by our names."""
     pins: dict[str, Value] = field(default_factory=dict)
     """Every setting that the server was given beside the configuration: fixed ones and pins."""
+    certainty: str = ""
+    """How sure the sweep is of it, in a few words."""
+    gains: tuple[StatedGain, ...] = ()
+    """As the sweep states them; empty for a trial that a user named."""
+    sure: tuple[str, ...] = ()
+    """How sure the sweep is of it, in sentences."""
     chosen: dict[str, Value] = field(default_factory=dict)
     """What the server chose by itself where nothing was given. Another version may choose other."""
     warnings: tuple[str, ...] = ()
@@ -138,7 +188,7 @@ class Recommendation:
         plain = self.plain
         return {
             "config": dict(plain.config), "value": plain.value, "low": plain.low,
-            "high": plain.high, "starts": plain.starts, "trial": plain.trials[-1],
+            "high": plain.high, "starts": plain.starts, "trial": plain.used[-1],
         }  # fmt: skip
 
     def remarks(self) -> list[str]:
@@ -151,6 +201,7 @@ class Recommendation:
             f"Measured with SGLang {trial.engine_version}{self._range()}.",
             f"Host {trial.host}, fingerprint {trial.fingerprint or 'unknown'}.",
             f"Load: {self.origin.load}.",
+            *self._assurance(),
             f"Plan {self.launch.plan}; `orchestrator verify` measures it again from this file.",
         ]  # fmt: skip
         if plain is not None and not self.best.config.is_plain:
@@ -161,6 +212,14 @@ class Recommendation:
         lines += [f"  {name}={show(value)}" for name, value in sorted(self.chosen.items())]
         return [" ".join(line.split()) if line[:1] != " " else "  " + " ".join(line.split())
                 for line in lines]  # fmt: skip
+
+    def _assurance(self) -> Iterator[str]:
+        """Say how sure the sweep is, with its own figures."""
+        if self.certainty:
+            yield sentence(f"Certainty: {self.certainty}")
+        word = "EMULATED " if self.trial.emulated else ""
+        yield from (f"Gain: {word}{gain}; {gain.how}." for gain in self.gains)
+        yield from (said for said in self.sure if said not in self.warnings)
 
     def _range(self) -> str:
         first, last = self.versions
@@ -175,39 +234,31 @@ def comments(what: Recommendation) -> list[str]:
 
 
 def recommend(
-    ranking: Ranking, results: Sequence[TrialResult], metric: str, unit: str,
-    chosen: Standing | None = None,
-) -> Recommendation:  # fmt: skip
-    """Build the recommendation of a ranking, or of a standing that was `chosen` instead.
-
-    Raises LookupError where nothing was measured.
-    """
-    best = chosen or ranking.best
-    if best is None:
-        raise LookupError("no trial was measured")
-    trial = next(r for r in results if r.trial == best.trials[-1])
+    chosen: Chosen, results: Sequence[TrialResult], metric: str, unit: str
+) -> Recommendation:
+    """Build the recommendation of what is exported."""
+    trial = next(r for r in results if r.trial == chosen.trial)
     program, options = trial.argv[:3], without(trial.argv[3:], *OF_THE_PLACE)
-    requested = trial.requested or dict(best.config)
+    requested = trial.requested or dict(trial.config)
     if program[-1:] == (_EMULATED_PROGRAM,):
         program = ("python3", "-m", MODULE)
-    alike = ranking.ties if any(tie.config == best.config for tie in ranking.ties) else ()
-    gain = None
-    if ranking.plain and ranking.plain.value and not best.config.is_plain:
-        gain = best.value / ranking.plain.value
     return Recommendation(
         trial=trial,
-        best=best,
+        best=chosen.standing,
         metric=metric,
         unit=unit,
-        gain=gain,
-        ties=max(0, len(alike) - 1),
+        gain=chosen.gain,
+        ties=chosen.ties,
         program=program,
         launch=Launch(options, {n: v for n, v in trial.env.items() if not _is_of_the_place(n)}),
-        plain=ranking.plain,
+        plain=chosen.plain,
         settings=requested,
-        pins={n: v for n, v in requested.items() if n not in best.config and v is not None},
+        pins={n: v for n, v in requested.items() if n not in trial.config and v is not None},
+        certainty=chosen.certainty,
+        gains=chosen.gains,
+        sure=chosen.sure,
         chosen=_chosen(requested, trial),
-        warnings=_warnings(requested, trial),
+        warnings=(*chosen.warnings, *_warnings(requested, trial)),
     )
 
 

@@ -47,12 +47,19 @@ def record(what: Recommendation, form: str) -> dict[str, Any]:
         "starts": best.starts,
         "confirmed": best.confirmed,
         "gain_over_plain": what.gain,
+        "gains": [
+            {"over": dict(gain.over), "value": gain.value, "low": gain.low, "high": gain.high,
+             "trials": list(gain.trials)}
+            for gain in what.gains
+        ],
+        "certainty": what.certainty,
+        "sure": list(what.sure),
         "baseline": what.baseline_data(),
         "ties": what.ties,
         "evidence": what.evidence,
         "warnings": list(what.warnings),
         **origin.as_data(),
-    }
+    }  # fmt: skip
     return {**data, "seal": _seals(data)}
 
 

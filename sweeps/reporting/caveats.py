@@ -27,7 +27,7 @@ def caveats_of(
 
 
 def _evidence(results: Sequence[TrialResult], answer: Answer) -> Evidence:
-    trial = next(r for r in results if r.trial == answer.standing.trials[-1])
+    trial = next(r for r in results if r.trial == answer.trial)
     quality = QualityReport(trial.quality, trial.quality_note or "no texts to compare")
     return Evidence(trial, results, quality=quality)
 

@@ -71,7 +71,7 @@ def _table(story: Story) -> Table:
             Cell(str(load.concurrency), (), load.concurrency),
             Cell(load.verdict),
             Cell(f"{load.gain:.3f} ± {load.gain_half_width:.3f}", (), load.gain),
-            _best(numbers, load.speculative),
+            _best(numbers, load.speculative, load.remark),
             _best(numbers, load.plain),
         )
         for load in story.loads
@@ -80,6 +80,6 @@ def _table(story: Story) -> Table:
     return Table(f"{story.word}the best of both kinds at each load", head, rows, open=True)
 
 
-def _best(numbers: dict[str, int], standing: Standing) -> Cell:
-    words = f"{figure(standing.value)} tok/s: {short(standing.config)}"
+def _best(numbers: dict[str, int], standing: Standing, remark: str = "") -> Cell:
+    words = f"{figure(standing.value)} tok/s: {short(standing.config)}{remark}"
     return Cell(words, tuple(numbers[trial] for trial in standing.used))

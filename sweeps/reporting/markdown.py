@@ -1,18 +1,25 @@
 """The story of a sweep in Markdown, for a pull request or a note."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sweeps.naming import short
 from sweeps.phrases import figure, listed, with_interval
+from sweeps.reporting.promises import Promise, lines, promises_of
 from sweeps.reporting.story import Story
 
 VARIANTS = 10
 """Rows of the table of variants: what is slower than these interests nobody in a note."""
 
 
-def markdown(story: Story, *, variants: int = VARIANTS) -> str:
-    """Write a story: answer first, then why, and what it does not show."""
-    return "\n".join([*_head(story), *_variants(story, variants), *_loads(story), *_rest(story)])
+def markdown(
+    story: Story, *, variants: int = VARIANTS, predicted: Mapping[int, Promise] | None = None
+) -> str:
+    """Write a story: answer first, then why, and what it does not show.
+
+    `predicted` is what was expected of trials before they started, by their numbers.
+    """
+    why = [*_variants(story, variants), *_loads(story), *_promises(story, predicted or {})]
+    return "\n".join([*_head(story), *why, *_rest(story)])
 
 
 def _head(story: Story) -> Iterator[str]:
@@ -73,7 +80,7 @@ def _loads(story: Story) -> Iterator[str]:
                 str(load.concurrency),
                 load.verdict,
                 f"{load.gain:.2f} ± {load.gain_half_width:.2f}",
-                short(load.speculative.config),
+                short(load.speculative.config) + load.remark,
             ]
             for load in story.loads
         ],
@@ -81,6 +88,13 @@ def _loads(story: Story) -> Iterator[str]:
     if story.crossing is not None:
         yield ""
         yield f"Speculation stops paying at {story.crossing} at a time."
+
+
+def _promises(story: Story, predicted: Mapping[int, Promise]) -> Iterator[str]:
+    found = promises_of(story, predicted)
+    if found is not None:
+        yield from _section("How well promises were kept")
+        yield from _bullets([*lines(story, found)])
 
 
 def _rest(story: Story) -> Iterator[str]:

@@ -6,7 +6,6 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from sweeps.intervals import Interval
 from sweeps.reporting import (
     axes,
     break_even,
@@ -18,8 +17,10 @@ from sweeps.reporting import (
     timeline,
 )
 from sweeps.reporting import cache as warmth
+from sweeps.reporting import promises as promised
 from sweeps.reporting.markdown import answer_lines
 from sweeps.reporting.parts import Section
+from sweeps.reporting.promises import Promise, Promises
 from sweeps.reporting.story import Story
 from sweeps.reporting.trial_table import head_of, rows_of
 
@@ -33,8 +34,10 @@ class Beside:
 
     answers: Mapping[int, Sequence[warmth.Answered]] = field(default_factory=dict)
     """Requests of the trials that `cache.chosen` names, by number, in their order."""
-    predicted: Mapping[int, Interval] = field(default_factory=dict)
-    """Decode tok/s that was expected of trials before they started, by their numbers."""
+    predicted: Mapping[int, Promise] = field(default_factory=dict)
+    """What was expected of trials before they started, by their numbers."""
+    promises: Promises | None = None
+    """How well they were kept, by all trials."""
     facts: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
     """What was found on each host: a title, and labels with words."""
     spools: Mapping[int, str] = field(default_factory=dict)
@@ -68,7 +71,8 @@ def sections(story: Story, beside: Beside) -> tuple[Section, ...]:
         concurrency.section(story),
         endings.trade_offs(story),
         warmth.section(story, beside.answers),
-        foretold.section(story, beside.predicted),
+        foretold.section(story, {n: one.tok_s for n, one in beside.predicted.items()}),
+        promised.section(story, beside.promises),
         history.section(story),
         timeline.section(story),
         *endings.sections(story),

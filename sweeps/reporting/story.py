@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sweeps.closing import Closed, closed_values
 from sweeps.crossover import Load, loads, stops_paying_at
@@ -105,8 +105,8 @@ class Story:
 
     @property
     def plain(self) -> Standing | None:
-        """Return the best plain decode."""
-        return self.ranking.plain
+        """Return the plain decode that the gain is over, or else the best one."""
+        return self.answer.plain if self.answer else self.ranking.plain
 
     @property
     def is_over(self) -> bool:
@@ -140,30 +140,23 @@ class Story:
         answer = self.answer
         if answer is None:
             return ""
+        base = self.ranking.baseline
         parts = []
-        if answer.gain is not None:
-            over = short(answer.gain.over)
-            parts.append(
-                f"{self.word}{with_interval(answer.gain)} x {over}, the best plain decode"
-                f" ({answer.gain.how})"
-            )
-        if answer.over_baseline is not None:
-            base = answer.over_baseline
-            parts.append(f"{self.word}{with_interval(base)} x a server with nothing changed")
+        for gain in answer.gains:
+            is_base = base is not None and gain.over == base.config
+            what = "a server with nothing changed" if is_base else "the best plain decode"
+            parts.append(f"{self.word}{gain}, {what} ({gain.how})")
         return "; ".join(parts)
 
     @property
     def ties_text(self) -> str:
-        """Say what cannot be told from the recommendation; empty where all else can."""
+        """Say what is within the indifference of the recommendation; empty where nothing is."""
         ties = self.answer.ties if self.answer else ()
         if not ties:
             return ""
         names = listed([short(s.config) for s in ties[:5]])
         more = f" and {len(ties) - 5} more" if len(ties) > 5 else ""
-        return (
-            f"Cannot be told from {counted(len(ties), 'other')}: {names}{more}."
-            " Of a tie the one with fewest changes is recommended."
-        )
+        return f"Within the indifference of it, {counted(len(ties), 'other')}: {names}{more}."
 
     @property
     def outcomes_text(self) -> str:
@@ -187,7 +180,7 @@ def story_of(
     """
     goal, work = about.goal, about.workload
     ranking = rank(results, goal.metric, higher_is_better=goal.higher_is_better, limits=goal.limits)
-    answer = answer_of(results, ranking, claim, higher_is_better=goal.higher_is_better)
+    answer = answer_of(results, goal, claim)
     at_loads = loads(results, work) if work else ()
     closed = closed_values(results, not_blamed=not_blamed)
     return Story(
@@ -195,7 +188,7 @@ def story_of(
         results=tuple(results),
         emulated=any(r.emulated for r in results),
         unit=known_metric(goal.metric).unit,
-        ranking=ranking,
+        ranking=_as_told(ranking, answer, higher_is_better=goal.higher_is_better),
         answer=answer,
         grounds=_grounds(results),
         outcomes=Counter(r.outcome for r in results),
@@ -213,6 +206,19 @@ def story_of(
         ),
         caveats=tuple(caveats_of(results, answer, work, is_over=about.status != RUNNING)),
     )  # fmt: skip
+
+
+def _as_told(ranking: Ranking, answer: Answer | None, *, higher_is_better: bool) -> Ranking:
+    """Return a ranking with the figures of the answer, so that a variant has one figure only."""
+    if answer is None:
+        return ranking
+    told = {s.variant: s for s in (answer.plain, answer.standing) if s is not None}
+    standings = [told.get(standing.variant, standing) for standing in ranking.standings]
+    standings.sort(key=lambda s: s.value, reverse=higher_is_better)
+    base = ranking.baseline
+    return replace(
+        ranking, standings=tuple(standings), baseline=base and told.get(base.variant, base)
+    )
 
 
 def _grounds(results: Sequence[TrialResult]) -> tuple[Ground, ...]:

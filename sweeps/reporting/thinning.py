@@ -42,7 +42,8 @@ def thinned(story: Story, most: int = MOST_DRAWN) -> Story:
 def _wanted(story: Story, most: int) -> Iterator[str]:
     """Yield variants, those first that must be seen."""
     ranking = story.ranking
-    for standing in (ranking.best, ranking.plain, ranking.baseline):
+    recommended = story.answer.standing if story.answer else None
+    for standing in (recommended, story.plain, ranking.best, ranking.plain, ranking.baseline):
         if standing is not None:
             yield standing.variant
     for load in story.loads:

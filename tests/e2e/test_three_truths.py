@@ -22,8 +22,8 @@ from orchestrator.space_file import load_sweep
 from sweeps import EngineName, HostSpec
 from sweeps.axes import is_environment
 from sweeps.config import Config
-from sweeps.exporters.recommendation import Recommendation, recommend
-from sweeps.ranking import rank
+from sweeps.exporters.recommendation import Chosen, Recommendation, recommend
+from sweeps.reporting.answer import answer_of
 from sweeps.sweep import Sweep
 from sweeps.values import Value
 from tests.orchestrator.running import sweep_run
@@ -116,8 +116,9 @@ def recommended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recommend
         host = HostSpec(engine=EngineName.EMULATED, truth=truth)
         run = sweep_run(replace(_quick(), hosts=[host]), tmp_path_factory.mktemp(truth))
         simulation.drive(run)
-        ranking = rank(run.results, METRIC, higher_is_better=True)
-        found[truth] = recommend(ranking, run.results, METRIC, "tok/s")
+        answer = answer_of(run.results, run.sweep.objective, run.claim())
+        assert answer is not None
+        found[truth] = recommend(Chosen.by(answer), run.results, METRIC, "tok/s")
     return found
 
 

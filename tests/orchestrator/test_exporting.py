@@ -15,6 +15,7 @@ from sweeps.hosts import EngineName, HostSpec
 from sweeps.problems import BadInputError
 from sweeps.quality import Verdict
 from sweeps.results import Outcome, TrialResult
+from sweeps.search import claims
 from sweeps.workloads import Workload
 from tests.sweeps.exports import OPTIONS, REAL
 from tests.sweeps.makers import estimate, ngram, plain, result, with_argv
@@ -72,13 +73,24 @@ def test_warns_of_what_stands_against_it(tmp_path: Path) -> None:
         _trial(2, 99.5),
     )  # fmt: skip
     told = "\n".join(_export(state, concurrency=64).warnings)
-    for words in ("fingerprint elsewhere, here", "a tie: 1 more", "provisional", "flatters",
+    for words in ("fingerprint elsewhere, here", "1 more measured within", "is provisional",
+                  "flatters", "Provisional, not confirmed",
                   "was not checked", "untested concurrency: 64 at a time, and 1"):  # fmt: skip
         assert words in told
     assert "runs up to 48 requests at a time" in "\n".join(_export(state).warnings)
     calm = _trial(3, 150, purpose="confirm", quality=Verdict.SAME)
     state = _state(tmp_path, calm)
+    (said,) = _export(state, concurrency=1).warnings
+    assert said.startswith("Provisional: its value comes from one start made after it was chosen")
+    state.write_card("t", {**state.card("t"), "claim": _claimed(calm)})
     assert _export(state, concurrency=1).warnings == ()
+
+
+def _claimed(best: TrialResult) -> dict[str, object]:
+    """Return a settled claim, as a card keeps it."""
+    gain, verdict = claims.Gain(plain(), 1.25, 1.2, 1.3, (0,)), claims.Verdict.GAIN
+    claim = claims.Claim(best.config, (best.config,), gain, verdict, "decided", (0,))
+    return claim.as_data([best])
 
 
 @pytest.mark.parametrize(

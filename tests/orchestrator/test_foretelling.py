@@ -1,15 +1,17 @@
 """Predictions of trials: written before they start, held against what they measure."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orchestrator.foretelling import Foretelling, LateAccepts, predicted_rates
+from orchestrator.foretelling import Foretelling, LateAccepts, predictions
 from sweeps.config import Config
 from sweeps.intervals import Interval
 from sweeps.prediction.source import PLAIN, NoSource
 from sweeps.prediction.words import disagreement
+from sweeps.reporting.promises import Promise
 from sweeps.results import Estimate
 from sweeps.search.brief import Foresight
 from sweeps.search.planner import Planner
@@ -34,7 +36,12 @@ def test_a_trial_is_predicted_before_it_starts_and_once(tmp_path: Path) -> None:
     assert data["emulated"] is True
     assert row["variant"] == DRAFT.variant
     assert row["predicted"]["low"] < row["predicted"]["value"] < row["predicted"]["high"]
-    assert predicted_rates(path) == {1: Interval(**row["predicted"])}
+    whole = Promise(Interval(**row["predicted"]), Interval(**row["cycle_ms"]))
+    assert predictions(path) == {1: whole}
+    promising = {**row, "number": 2, "promised_gain": 0.02}
+    path.write_text(json.dumps({**data, "rows": [row, promising, {"number": 3}, "x"]}))
+    assert predictions(path) == {1: whole, 2: replace(whole, lift_fraction=0.02)}
+    path.write_text(json.dumps(data))
     again = Foretelling(path, planner, emulated=True)
     measured = host.trial(1, Step(DRAFT, Purpose.SEARCH, ""))
     assert again.disagreement(measured) == ""

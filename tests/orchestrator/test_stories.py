@@ -6,7 +6,7 @@ from orchestrator.files import write_json
 from orchestrator.state import State
 from orchestrator.stories import HINTS, sweep_story
 from sweeps.results import TrialResult
-from sweeps.search.claims import Claim, Gain
+from sweeps.search.claims import Claim, Gain, Verdict
 from sweeps.workloads import Workload
 from tests.sweeps.makers import ngram, plain, result
 
@@ -32,7 +32,8 @@ def test_a_sweep_that_still_runs_has_a_story(tmp_path: Path) -> None:
 
 
 def test_the_claim_of_the_card_is_told(tmp_path: Path) -> None:
-    claim = Claim(ngram(3), (), Gain(plain(), 1.2, 1.1, 1.3, (0, 1)), settled=True, reason="so")
+    gain = Gain(plain(), 1.2, 1.1, 1.3, (0, 1))
+    claim = Claim(ngram(3), (), gain, Verdict.GAIN, "so", proofs=(1,))
     state = _state(tmp_path, RESULTS, status="finished", claim=claim.as_data(RESULTS), collapsed=2)
     story = sweep_story(state, "t")
     assert story.answer is not None

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from sweeps.exporters import Launch, Recommendation
-from sweeps.exporters.recommendation import Origin, recommend
+from sweeps.exporters.recommendation import Chosen, Origin, recommend
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.quality import Verdict
-from sweeps.ranking import rank
-from sweeps.sweep import Budget
+from sweeps.reporting.answer import answer_of
+from sweeps.sweep import Budget, Objective
 from sweeps.workloads import Workload
 from tests.sweeps.makers import ngram, plain, result, with_argv
 
@@ -30,8 +30,9 @@ def recommended(*, emulated: bool = False) -> Recommendation:
                 requested={**ngram(4), "tp_size": 8}),
     ]  # fmt: skip
     host = HostSpec("node", engine=EngineName.SGLANG, python=REAL[0], version="0.5.23")
-    what = recommend(rank(results, "decode_tok_s", higher_is_better=True), results,
-                     "decode_tok_s", "tok/s")  # fmt: skip
+    answer = answer_of(results, Objective())
+    assert answer is not None
+    what = recommend(Chosen.by(answer), results, "decode_tok_s", "tok/s")
     budget = {"start_s": Budget().start_s, "stop_grace_s": Budget().stop_grace_s}
     origin = Origin(Workload(concurrencies=(4,)).as_data(), host.as_data(), budget)
     return replace(what, origin=origin, versions=("0.5.3", "0.5.23"), warnings=("it is a test",),

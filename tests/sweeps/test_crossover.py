@@ -42,3 +42,10 @@ def test_a_lead_within_the_spread_of_starts_is_a_tie() -> None:
 def test_a_load_that_one_kind_lacks_is_left_out() -> None:
     assert loads([loaded(0, 0, 80, 300, 900), result(1, ngram(4), 100)], WORK)[-1].concurrency == 1
     assert loads([loaded(0, 0, 80, 300, 900)], WORK) == ()
+
+
+def test_a_winner_of_a_load_that_nobody_repeated_is_marked() -> None:
+    trials = [loaded(0, 0, 80, 300, 900), loaded(1, 4, 120, 310, 700), loaded(2, 2, 90, 400, 990)]
+    again = replace(loaded(3, 4, 118, 305, 700), purpose="confirm")
+    table = loads([*trials, again], WORK)
+    assert [load.remark for load in table] == ["", *[", not confirmed on fresh starts"] * 2]

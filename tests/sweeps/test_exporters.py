@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,8 @@ from hypothesis import strategies as st
 from sweeps.exporters import EXPORTERS, Launch, Recommendation
 from sweeps.exporters.env_file import ARGUMENTS, read_variables
 from sweeps.exporters.launches import UnreadableExportError, differences
-from sweeps.exporters.recommendation import recommend
 from sweeps.exporters.sealed import changed_fields, read_record
 from sweeps.exporters.sglang_yaml import NOT_TAKEN
-from sweeps.ranking import rank
 from sweeps.results import TrialResult
 from tests.sweeps.exports import KEPT, REAL, of_launch, recommended
 from tests.sweeps.makers import ngram, result, with_argv
@@ -243,11 +242,13 @@ def _checked(*words: str) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_nothing_measured_cannot_be_recommended() -> None:
-    nothing: list[TrialResult] = []
-    with pytest.raises(LookupError):
-        recommend(rank(nothing, "decode_tok_s", higher_is_better=True), nothing,
-                  "decode_tok_s", "tok/s")  # fmt: skip
+def test_how_sure_the_sweep_is_stands_in_every_format() -> None:
+    said = "Undecided: the fresh starts do not decide it."
+    what = replace(recommended(), certainty="undecided", warnings=(said,), sure=(said,))
+    for form in EXPORTERS.values():
+        text = form.write(what)
+        assert "undecided" in text
+        assert said in text
 
 
 def test_a_result_survives_its_file_form() -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from sweeps.axes import Axis, Choice, IntRange
 from sweeps.exporters import EXPORTERS, Recommendation
-from sweeps.exporters.recommendation import recommend
+from sweeps.exporters.recommendation import Chosen, recommend
 from sweeps.pins import CAPACITY, adopted_pins, pins, static_pins, with_pins
-from sweeps.ranking import rank
+from sweeps.reporting.answer import answer_of
 from sweeps.results import Outcome, TrialResult
-from sweeps.sweep import Sweep
+from sweeps.sweep import Objective, Sweep
 from sweeps.values import Value
 from tests.sweeps.makers import NGRAM, SMALL, ngram, plain, result, with_argv
 
@@ -164,8 +164,9 @@ def _recommended() -> Recommendation:
         },
         notes=("speculation is inactive\nby far",),
     )  # fmt: skip
-    ranking = rank([winner], "decode_tok_s", higher_is_better=True)
-    return recommend(ranking, [winner], "decode_tok_s", "tok/s")
+    answer = answer_of([winner], Objective())
+    assert answer is not None
+    return recommend(Chosen.by(answer), [winner], "decode_tok_s", "tok/s")
 
 
 def test_an_export_holds_pins_and_what_the_server_chose_and_warns() -> None:
@@ -174,7 +175,9 @@ def test_an_export_holds_pins_and_what_the_server_chose_and_warns() -> None:
     assert data["chosen_by_the_server"] == {
         "speculative_eagle_topk": 10, "context_length": 4096, "NCCL_NVLS_ENABLE": "0",
     }  # fmt: skip
-    assert data["warnings"] == [
+    provisional, *others = data["warnings"]
+    assert provisional.startswith("Provisional")
+    assert others == [
         "speculation is inactive\nby far",
         "speculative_num_draft_tokens is 16 and not 8 as requested",
     ]

@@ -25,7 +25,8 @@ CONFIG = Config.of(
     }
 )
 REVIEW = SweepReview(
-    "**Run ngram n4.**", {"gain": 1.2, "gain_low": None}, {"winner": "ngram n4 · LL"},
+    "**Run ngram n4.**", {"gain": 1.2, "gain_low": None},
+    {"winner": "ngram n4 · LL", "winner_rate": "60.0 tok/s, two starts"},
     {"review/story.md": "Run ngram n4.\n"}, "t1",
 )  # fmt: skip
 SWEEP = SweepCard("s1", "ngram", emulated=True, params={"seed": "7"}, tags={"git": "abc"})

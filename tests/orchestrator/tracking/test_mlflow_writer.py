@@ -297,23 +297,26 @@ def test_the_sweep_ends_with_counts_and_its_best(
 
 @pytest.mark.slow
 def test_the_sweep_tells_its_story_and_leads_to_its_winner(uri: str, tmp_path: Path) -> None:
-    """One winner at a time: of a sweep that is taken up again another may win."""
+    """All starts of one variant at a time: of a sweep that is taken up again another may win."""
     folder = tmp_path / "trial"
     folder.mkdir()
     (folder / "plan.json").write_text('{"argv": []}')
-    for winner, other in (("t1", "t2"), ("t2", "t1")):
+    for winner, starts in (("t1", ("t3", "t1")), ("t2", ("t2",))):
         writer = stores.writer(uri, tmp_path)
         writer.sweep_started(stores.SWEEP)
-        for number in (1, 2):
+        for number in (1, 2, 3):
             ended = replace(stores.result(number), argv=("python", "-m", "x"), env={"A": "b c"})
             write_json(folder / "result.json", ended.as_data())
             writer.trial_ended(ended, folder)
             assert writer.wait_open(CLOSE_S)
-        writer.sweep_ended("finished", replace(stores.REVIEW, winner=winner))
+        review = replace(stores.REVIEW, winner=winner, starts=starts)
+        writer.sweep_ended("finished", review)
         assert writer.close(CLOSE_S)
         (parent,) = stores.runs(uri, "sweep")
         tags = {run.data.tags["trial"]: run.data.tags for run in stores.runs(uri)}
-        assert "winner" in tags[winner] and "winner" not in tags[other]
+        marked = {name: tags[name].get("winner_rate") for name in tags if "winner" in tags[name]}
+        assert marked == dict.fromkeys(starts, "60.0 tok/s, two starts")
+        assert all("winner_rate" not in tags[name] for name in tags.keys() - set(starts))
         assert parent.data.tags["winner_trial"] == winner
         assert parent.data.tags["winner"] == "ngram n4 · LL"
         assert parent.data.tags["mlflow.note.content"].endswith("**Run ngram n4.**")

@@ -11,6 +11,7 @@ from sweeps.intervals import Interval
 from sweeps.limits import Limit
 from sweeps.reporting.cache import Answered
 from sweeps.reporting.page import Beside, page
+from sweeps.reporting.promises import Promise
 from sweeps.reporting.story import About, Story, story_of
 from sweeps.reporting.thinning import thinned
 from sweeps.results import Outcome, Phase, TrialResult
@@ -62,7 +63,7 @@ def made_page(story: Story | None = None) -> str:
     answers = [Answered("cold pass", 100, 80), Answered("measuring", 100, 60)]
     beside = Beside(
         answers={1: answers},
-        predicted={0: Interval(81, 70, 92), 1: Interval(60, 55, 65)},
+        predicted={0: Promise(Interval(81, 70, 92)), 1: Promise(Interval(60, 55, 65))},
         facts=[("host local", [("GPUs", "8 x <fast>")])],
         spools={n: f"sweeps/t-1/trials/{n:04d}/spool.jsonl" for n in range(15)},
     )
