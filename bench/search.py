@@ -1,314 +1,256 @@
 """How many GPU-hours a sweep takes to hold a good configuration, and how often it names one.
 
-Simulated sweeps on hosts whose truth is known by looking at all configurations: the emulated truths
-S, M and G, each with and without a working PCIe-IPC all-reduce, and hosts drawn at random; spaces
-joint and ngram; three kinds of text. Step times come from the emulated host's cost model, accept
-lengths from its drafter on its own texts. A trial is a start of 240 s x lognormal(0.12) and 30
-blocks of 5 s on 8 GPUs. Noise: 1.5 % between starts, and in a block 4.5 % on steps/s and 7 % on the
-accept length of what drafts.
+Sweeps of the product, as `sweep --driver simulated` runs them: its decisions, the course of its
+trials, its early stop, planner and claim, over the emulated engine with that engine's noise. Only
+the display and MLflow are left out. A test holds such a sweep to the command, trial by trial.
 
-- `…_hold_…`: GPU-hours until what is held for the best is within 2 % of it, and stays so. Sweeps
-  that never hold count as 104, the cost of 120 trials.
-- `…_near_…`: share of sweeps whose recommendation is within 2 % of the best.
+The truth of a world comes from the same engine with its noise off: accept lengths of all drafting
+settings by its own drafters on the texts that a trial serves, step times by its cost model.
+Worlds: emulated hosts S, M, G and switch with and without a working PCIe-IPC all-reduce, and
+nvlink; three kinds of text; spaces joint, ngram, eagle3 and nccl; and hosts drawn at random, of
+HELD_SEEDS, that nothing was tuned on.
+
+- `hold`: GPU-hours until what would be recommended is within 2 % of the best, and stays so.
+- `good`: share of sweeps whose recommendation is that near in the end.
 - `speculation` and `plain`: worlds where it wins by more than 2 %.
-- `predicted` knows accept lengths by replay, `ours` does not, and `smooth` does not take step times
-  apart either. `screened` is `predicted` after the screening of all-reduces, whose GPU-hours count.
-- `…_gain_error_…`: mean error of the reported gain; `…_gain_covered_…`: share of its 95 % intervals
-  that hold the truth. `…_good_stopped_…`: share of the trials of
-  configurations within 2 % of the best that early stopping ended.
+- `decided`: share of sweeps whose answer fresh starts decided; `wrong`: of those, what is not so.
+- `lift`: what search starts promised over what they brought, summed up over all sweeps.
+- `steps_held`, `rates_held`: 90 % intervals of predicted step rates that held what was measured,
+  and of predicted tok/s that held the truth.
 
-The planner was tuned on random hosts of TUNING_SEEDS. Those of HELD_SEEDS are what is printed.
+Sweeps that are done are kept in bench/out until the code changes, so that a run that was cut off
+goes on. `--only NAME` runs one strategy, `--seeds N` so many seeds of each main world.
 """
 
+import argparse
 import json
 import math
 import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
-from statistics import fmean, quantiles
+from statistics import fmean, median
+from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from reporting.program import Figures, run, spread
-from search_worlds.accept import FULL, OUT, QUICK, Grid, accept_table, keep
-from search_worlds.hosts import PROMPTS, Setting, main_settings, random_setting
-from search_worlds.recorded import Recorded
-from search_worlds.scoring import CAP_STARTS, NEVER_GPU_HOURS, Score, sweep
-from search_worlds.screened import gpu_hours, screened
-from search_worlds.strategies import Asha, Listed, Ours, Staged, Strategy, floor, grid
-from search_worlds.trials import draw
-from search_worlds.world import World
-from sweeps.results import TrialResult
-from sweeps.sampling import valid_samples
-from sweeps.search.brief import NO_FORESIGHT, Foresight
-from sweeps.search.planner import Planner
-from sweeps.search.steps import Purpose, Taste
+import infra
+import orchestrator
+import sweeps
+from infra.code_digest import code_digest
+from reporting.program import Figures, show_figures
+from search_worlds.hosts import Setting, main_settings, random_setting
+from search_worlds.kept import OUT, keep
+from search_worlds.product import How, sweep_world
+from search_worlds.scoring import Score, score
+from search_worlds.truth import World
 from sweeps.values import digest
 
-TUNING_SEEDS = range(3000, 3120)
 HELD_SEEDS = range(7000, 7120)
-SEEDS_PER_WORLD = 20
-SEEDS_PER_WORLD_OF_OTHERS = 3
-"""The others are slower and need not be told from each other so finely."""
-RECORDED = 2
-"""Raise it when worlds, noise or the other strategies change: their sweeps are kept."""
-STRATEGIES = (
-    "screened", "predicted", "ours", "smooth",
-    "tpe", "tpe_stop", "asha", "random", "staged", "grid", "floor",
-)  # fmt: skip
-OWN = ("screened", "predicted", "ours", "smooth")
-"""What changes with the code, so that its sweeps are not kept."""
-WINS = 0.02
+SEEDS = 8
 WORKERS = 2
-SUGGESTIONS, OPENING = 5, 6
-QUICK_SEEDS = (0, 1, 2, 3)
+WINS = 0.02
+STRATEGIES: Mapping[str, How] = {
+    "default": How(),
+    "prediction=False": How(prediction=False),
+    "after screen": How(screened=True),
+    "tpe, whole trials": How("tpe", stop_rule=None),
+    "tpe": How("tpe"),
+    "asha": How("random", stop_rule="asha"),
+    "random": How("random", stop_rule=None),
+    "grid": How("grid", stop_rule=None),
+}
+QUICK_WORLDS = ("M+ipc/joint/chat", "S/ngram/code", "G+ipc/ngram/code", "M/eagle3/reasoning")
+QUICK_STRATEGIES = ("default", "tpe")
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Sweeps of one strategy on one host, one for each seed."""
+    """One sweep of one strategy in one world."""
 
     setting: Setting
     strategy: str
-    seeds: tuple[int, ...]
-    grid: Grid = FULL
+    seed: int
 
     @property
     def key(self) -> str:
-        """Return the name under which the sweeps of another strategy are kept."""
-        return digest([repr(self.setting), self.strategy, self.seeds, self.grid.name, RECORDED])
+        """Return the name under which it is kept: other code, another sweep."""
+        code = code_digest(sweeps, orchestrator, infra)
+        return digest([repr(self.setting), self.strategy, self.seed, code])
 
 
-def measure(quick: bool) -> Figures:
-    """Run all sweeps and return the figures; the table goes to standard error."""
-    if quick:
-        names = ("predicted", "ours", "random", "floor")
-        return {**_summary(_scores(list(_quick_tasks())), names), **suggestions(200, QUICK)}
-    for prompts in PROMPTS:
-        accept_table(prompts, FULL)
-    tasks = [*main_tasks(STRATEGIES), *random_tasks(STRATEGIES, HELD_SEEDS)]
-    scores = _scores(tasks)
-    show(scores, STRATEGIES)
-    return {**_summary(scores, STRATEGIES), **suggestions(1000, FULL)}
-
-
-def suggestions(trials: int, grid: Grid) -> dict[str, float]:
-    """Time suggestions after many random trials, with nothing kept from the one before."""
-    world = World(next(s for s in main_settings() if s.name == "M/joint/code"), grid)
-    rng = np.random.default_rng(0)
-    taste = Taste(drift_every_trials=0, least_gain_per_gpu_hour=0.0)
-
-    def fresh() -> Planner:
-        return Planner(world.space, canonical=world.canonical, taste=taste)
-
-    history: list[TrialResult] = []
-    configs = islice(valid_samples(world.space, 0), trials - OPENING)
-    for config in chain([world.space.plain()], configs):
-        purpose = "search" if history else "baseline"
-        history.append(draw(world, config, len(history), rng, purpose=purpose).result)
-    while (step := fresh().next(history)) is not None and step.purpose is not Purpose.SEARCH:
-        drawn = draw(world, step.config, len(history), rng, purpose=step.purpose.value)
-        history.append(drawn.result)
-    took = []
-    for _ in range(SUGGESTIONS):
-        planner = fresh()
-        began = time.perf_counter()
-        planner.next(history)
-        took.append(time.perf_counter() - began)
-    return spread(f"suggestion_after_{trials}_trials", "s", took)
-
-
-def main_tasks(strategies: Iterable[str]) -> Iterator[Task]:
-    """Yield the sweeps on truths S, M and G."""
-    for setting in main_settings():
-        for strategy in strategies:
-            if strategy in OWN:
-                yield Task(setting, strategy, tuple(range(SEEDS_PER_WORLD)))
-            else:
-                for seed in range(SEEDS_PER_WORLD_OF_OTHERS):
-                    yield Task(setting, strategy, (seed,))
-
-
-def random_tasks(strategies: Iterable[str], seeds: Iterable[int]) -> Iterator[Task]:
-    """Yield the sweeps on random hosts."""
-    for seed in seeds:
-        for strategy in strategies:
-            yield Task(random_setting(seed), strategy, (seed,))
-
-
-def perform(task: Task) -> list[Score]:
-    """Run the sweeps of a task, or read what is kept of them."""
+def perform(task: Task) -> Score:
+    """Run a sweep, or read what is kept of it."""
     path = OUT / "sweeps" / f"{task.key}.json"
-    if task.strategy not in OWN and path.is_file():
-        return [Score(**score) for score in json.loads(path.read_text())]
-    world = World(task.setting, task.grid)
-    scores = [_score(task.strategy, world, seed) for seed in task.seeds]
-    if task.strategy not in OWN and task.grid == FULL:
-        keep(path, [asdict(score) for score in scores])
-    return scores
+    if path.is_file():
+        return _score_of(json.loads(path.read_text()))
+    world = World(task.setting)
+    swept = sweep_world(world, task.seed, STRATEGIES[task.strategy])
+    found = score(world, task.strategy, task.seed, swept)
+    keep(path, asdict(found))
+    return found
 
 
-def _score(name: str, world: World, seed: int) -> Score:
-    spent = gpu_hours(screened(world, seed)) if name == "screened" else 0.0
-    return sweep(world, _strategy(name, world, seed), name, seed, CAP_STARTS, spent)
+def _score_of(data: Mapping[str, Any]) -> Score:
+    pairs = {name: tuple(data[name]) for name in ("steps_held", "rates_held")}
+    return Score(**{**data, **pairs})
+
+
+def tasks(strategies: Iterable[str], seeds: int, *, quick: bool) -> Iterator[Task]:
+    """Yield all sweeps, the random hosts last."""
+    for setting in main_settings():
+        if not quick or setting.name in QUICK_WORLDS:
+            for strategy in strategies:
+                for seed in range(1 if quick else seeds):
+                    yield Task(setting, strategy, seed)
+    for seed in () if quick else HELD_SEEDS:
+        for strategy in strategies:
+            yield Task(random_setting(seed), strategy, seed)
+
+
+def measure(strategies: Sequence[str], seeds: int, *, quick: bool) -> Figures:
+    """Run all sweeps; the table goes to standard error."""
+    began_s = time.monotonic()
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    wanted = list(tasks(strategies, seeds, quick=quick))
+    scores = []
+    with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
+        for number, found in enumerate(pool.imap_unordered(perform, wanted), 1):
+            scores.append(found)
+            if number % 20 == 0:
+                print(f"{number} of {len(wanted)} sweeps", file=sys.stderr)
+    show(scores, strategies)
+    figures: dict[str, float] = {"took_s": time.monotonic() - began_s}
+    for strategy in strategies:
+        figures |= _figures(strategy, [s for s in scores if s.strategy == strategy])
+    return figures
+
+
+GROUPS: Mapping[str, Callable[[Score], bool]] = {
+    "all": lambda s: True,
+    "speculation": lambda s: s.margin > WINS,
+    "plain": lambda s: s.margin < -WINS,
+}
+
+
+def _figures(strategy: str, scores: Sequence[Score]) -> dict[str, float]:
+    head = strategy.replace(", ", "_").replace("=", "_").replace(" ", "_").lower()
+    found: dict[str, float] = {}
+    for name, belongs in GROUPS.items():
+        group = [s for s in scores if belongs(s)]
+        if not group:
+            continue
+        found |= {
+            f"{head}_{name}_sweeps_count": float(len(group)),
+            f"{head}_{name}_hold_gpu_hours": _finite(median(s.hold_gpu_hours for s in group)),
+            f"{head}_{name}_whole_gpu_hours": median(s.gpu_hours for s in group),
+            f"{head}_{name}_whole_p90_gpu_hours": _quantile([s.gpu_hours for s in group], 0.9),
+            f"{head}_{name}_good_ratio": fmean(s.near for s in group),
+            f"{head}_{name}_starts_count": median(s.starts for s in group),
+        }
+    return {**found, **_honesty(head, scores)}
+
+
+def _honesty(head: str, scores: Sequence[Score]) -> dict[str, float]:
+    """Return how often what was said is so."""
+    errors = [s.gain_error for s in scores if s.gain_error is not None]
+    covered = [s.gain_covered for s in scores if s.gain_covered is not None]
+    widths = [s.gain_half_width for s in scores if s.gain_half_width is not None]
+    found = {
+        "decided_ratio": fmean(s.decided for s in scores),
+        "wrong_ratio": fmean(s.wrong for s in scores),
+        "good_stopped_ratio": _share(
+            sum(s.good_stopped for s in scores), sum(s.good_trials for s in scores)
+        ),
+        "steps_held_ratio": _share(*_sums(s.steps_held for s in scores)),
+        "rates_held_ratio": _share(*_sums(s.rates_held for s in scores)),
+        "cpu_s": median(s.cpu_s for s in scores),
+    }
+    if errors:
+        found |= {
+            "gain_error_ratio": fmean(errors), "gain_covered_ratio": fmean(covered),
+            "gain_half_width_ratio": median(widths),
+        }  # fmt: skip
+    for name in sorted({name for s in scores for name in s.promised}):
+        found[f"lift_promised_{name}_ratio"] = sum(s.promised.get(name, 0.0) for s in scores)
+        found[f"lift_realised_{name}_ratio"] = sum(s.realised.get(name, 0.0) for s in scores)
+    return {f"{head}_{name}": value for name, value in found.items()}
+
+
+def _finite(hours: float) -> float:
+    """Return hours as JSON can hold them: -1 stands for never."""
+    return -1.0 if math.isinf(hours) else hours
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[round(share * (len(values) - 1))]
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    told = list(pairs)
+    return sum(a for a, _ in told), sum(b for _, b in told)
 
 
 def show(scores: Sequence[Score], strategies: Iterable[str]) -> None:
     """Print the table of all strategies to standard error."""
-    table = Table(title="GPU-hours to hold, and what was named", title_justify="left")
-    head = ("strategy", "sweeps", "all q25/med/q75", "mean", "speculation", "mean", "plain", "mean",
-            "near all/spec/plain", "plain, spec named", "gain error mean, sd", "good stopped",
-            "starts med", "GPU-h med/q90", "slowest s")  # fmt: skip
+    table = Table(title="GPU-hours, and what was named", title_justify="left")
+    head = (
+        "search", "sweeps", "hold: all / speculation / plain", "whole sweep", "90th percentile",
+        "good: all / speculation", "starts", "decided", "wrong", "gain off by, covered",
+    )  # fmt: skip
     for name in head:
         table.add_column(name, justify="right")
     for strategy in strategies:
         own = [s for s in scores if s.strategy == strategy]
         if own:
             table.add_row(strategy, *_row(own))
-    Console(stderr=True, width=230).print(table)
-
-
-def _scores(tasks: Sequence[Task]) -> list[Score]:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if len(tasks) < 20:
-        return [score for task in tasks for score in perform(task)]
-    with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
-        done = []
-        for number, scores in enumerate(pool.imap_unordered(perform, tasks, chunksize=4), 1):
-            done += scores
-            if number % 100 == 0:
-                print(f"{number} of {len(tasks)}", file=sys.stderr)
-    return done
-
-
-def _strategy(name: str, world: World, seed: int) -> Strategy:
-    match name:
-        case "ours":
-            return Ours(world, seed, CAP_STARTS, Foresight())
-        case "screened":
-            known = Foresight(Recorded(world, seed), all_reduces=screened(world, seed))
-            return Ours(world, seed, CAP_STARTS, known)
-        case "predicted":
-            return Ours(world, seed, CAP_STARTS, Foresight(Recorded(world, seed)))
-        case "smooth":
-            return Ours(world, seed, CAP_STARTS, NO_FORESIGHT)
-        case "tpe" | "tpe_stop":
-            from search_worlds.tpe import Tpe  # Optuna is slow to import
-
-            return Tpe(world, seed, stopping=name == "tpe_stop")
-        case "asha":
-            return Asha(world, seed)
-        case "random":
-            return Listed.at_random(world, seed)
-        case "staged":
-            return Staged(world)
-        case "grid":
-            return grid(world, seed)
-        case _:
-            return floor(world)
-
-
-def _quick_tasks() -> Iterator[Task]:
-    wanted = {"M+ipc/joint/chat", "M/ngram/code", "G+ipc/ngram/code"}
-    for setting in main_settings():
-        if setting.name in wanted:
-            for strategy in ("predicted", "ours", "random", "floor"):
-                yield Task(setting, strategy, QUICK_SEEDS, QUICK)
-
-
-def _groups(scores: Sequence[Score]) -> dict[str, list[Score]]:
-    return {
-        "all": list(scores),
-        "speculation": [s for s in scores if s.margin > WINS],
-        "plain": [s for s in scores if s.margin < -WINS],
-    }
-
-
-def _hours(scores: Iterable[Score]) -> list[float]:
-    return [min(s.hold_gpu_hours, NEVER_GPU_HOURS) for s in scores]
-
-
-def _quartiles(values: Sequence[float]) -> list[float]:
-    return quantiles(values, n=4, method="inclusive") if len(values) > 1 else [*values] * 3
-
-
-def _share(flags: Iterable[bool]) -> float:
-    found = list(flags)
-    return fmean(found) if found else math.nan
+    Console(stderr=True, width=180).print(table)
 
 
 def _row(scores: Sequence[Score]) -> list[str]:
-    groups = _groups(scores)
-    cells = [str(len(scores))]
-    for group in groups.values():
-        hours = _hours(group)
-        never = _share(math.isinf(s.hold_gpu_hours) for s in group)
-        cells.append("/".join(f"{q:.1f}" for q in _quartiles(hours)) if hours else "-")
-        cells.append(f"{fmean(hours):.1f} ({never:.0%})" if hours else "-")
-    cells.append("/".join(f"{_share(s.near for s in group):.1%}" for group in groups.values()))
-    plain = _share(s.plain_named for s in groups["plain"])
-    drafted = _share(not s.plain_named for s in groups["speculation"])
-    cells.append(f"{plain:.1%}, {drafted:.1%}")
+    groups = [[s for s in scores if belongs(s)] for belongs in GROUPS.values()]
     errors = [s.gain_error for s in scores if s.gain_error is not None]
-    spread = math.sqrt(fmean((e - fmean(errors)) ** 2 for e in errors)) if errors else 0.0
-    cells.append(f"{fmean(errors):+.2%}, {spread:.2%}" if errors else "-")
-    good = sum(s.good_trials for s in scores)
-    cells.append(f"{sum(s.good_stopped for s in scores)} of {good}")
-    starts = sorted(s.starts for s in scores)
-    hours = sorted(s.gpu_hours for s in scores)
-    cells.append(f"{starts[len(starts) // 2]}")
-    cells.append(f"{hours[len(hours) // 2]:.1f}/{hours[int(0.9 * len(hours))]:.1f}")
-    cells.append(f"{max(s.suggest_s for s in scores):.2f}")
-    return cells
+    covered = [s.gain_covered for s in scores if s.gain_covered is not None]
+
+    def each(of: Callable[[Sequence[Score]], str]) -> str:
+        return " / ".join(of(group) if group else "-" for group in groups)
+
+    return [
+        str(len(scores)),
+        each(lambda g: _hours(median(s.hold_gpu_hours for s in g))),
+        each(lambda g: f"{median(s.gpu_hours for s in g):.1f}"),
+        f"{_quantile([s.gpu_hours for s in scores], 0.9):.1f}",
+        each(lambda g: f"{fmean(s.near for s in g):.1%}"),
+        f"{median(s.starts for s in scores):.0f}",
+        f"{fmean(s.decided for s in scores):.1%}",
+        f"{fmean(s.wrong for s in scores):.1%}",
+        f"{fmean(errors):+.2%}, {fmean(covered):.1%}" if errors else "-",
+    ]
 
 
-def _summary(scores: Sequence[Score], strategies: Iterable[str]) -> dict[str, float]:
-    figures = {}
-    for strategy in strategies:
-        own = [s for s in scores if s.strategy == strategy]
-        for name, group in _groups(own).items():
-            if group:
-                low, middle, high = _quartiles(_hours(group))
-                head = f"{strategy}_{name}"
-                figures[f"{head}_hold_q25_gpu_hours"] = low
-                figures[f"{head}_hold_gpu_hours"] = middle
-                figures[f"{head}_hold_q75_gpu_hours"] = high
-                figures[f"{head}_hold_mean_gpu_hours"] = fmean(_hours(group))
-                figures[f"{head}_near_ratio"] = _share(s.near for s in group)
-                figures[f"{head}_sweeps_count"] = len(group)
-    for strategy in OWN:
-        figures |= _own_figures(strategy, [s for s in scores if s.strategy == strategy])
-    return figures
+def _hours(hours: float) -> str:
+    return "never" if math.isinf(hours) else f"{hours:.1f}"
 
 
-def _own_figures(name: str, scores: Sequence[Score]) -> dict[str, float]:
-    """Return what is asked of our own search beside how long it takes."""
-    if not scores:
-        return {}
-    groups = _groups(scores)
-    errors = [s.gain_error for s in scores if s.gain_error is not None]
-    held = [s.gain_covered for s in scores if s.gain_covered is not None]
-    good = sum(s.good_trials for s in scores)
-    hours = sorted(s.gpu_hours for s in scores)
-    return {
-        f"{name}_plain_named_ratio": _share(s.plain_named for s in groups["plain"]),
-        f"{name}_speculation_named_ratio": _share(not s.plain_named for s in groups["speculation"]),
-        f"{name}_gain_error_ratio": fmean(errors) if errors else 0.0,
-        f"{name}_gain_covered_ratio": _share(held),
-        f"{name}_good_stopped_ratio": sum(s.good_stopped for s in scores) / max(1, good),
-        f"{name}_starts_count": float(sorted(s.starts for s in scores)[len(scores) // 2]),
-        f"{name}_sweep_gpu_hours": hours[len(hours) // 2],
-        f"{name}_sweep_q90_gpu_hours": hours[int(0.9 * len(hours))],
-        f"{name}_slowest_suggestion_s": max(s.suggest_s for s in scores),
-    }
+def main() -> None:
+    """Run the program."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="Four worlds, under two minutes.")
+    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
+    parser.add_argument("--only", choices=STRATEGIES, action="append", help="One strategy.")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="Sweeps of each main world.")
+    options = parser.parse_args()
+    strategies = options.only or (QUICK_STRATEGIES if options.quick else list(STRATEGIES))
+    show_figures(measure(strategies, options.seeds, quick=options.quick), as_json=options.json)
 
 
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    main()

@@ -129,7 +129,7 @@ class Course:
                 "the measured pass: its mean says little"
             )
         measurement = self._measurement()
-        unlike = measurement and steps_set_aside(measurement)
+        unlike = steps_set_aside(measurement) if measurement else None
         if unlike:
             aside, kept = unlike
             found.append(

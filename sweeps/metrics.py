@@ -151,7 +151,9 @@ def _step_readings(m: Measurement) -> list[Estimate]:
 def steps_set_aside(m: Measurement) -> tuple[Estimate, Estimate] | None:
     """Return a step rate that disagrees with another beyond chance, and that other one."""
     found = pooled(_step_readings(m))
-    return found.estimate and found.aside and (found.aside, found.estimate)
+    if found.estimate is None or found.aside is None:
+        return None
+    return found.aside, found.estimate
 
 
 def _as_cycle(steps: Estimate | None) -> Estimate | None:

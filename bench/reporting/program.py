@@ -20,7 +20,7 @@ Figures = Mapping[str, float]
 def run(about: str, measure: Callable[[bool], Figures]) -> None:
     """Measure and print. `measure` is told whether it must be quick, under a minute."""
     options = _parser(about).parse_args()
-    _print(measure(options.quick), as_json=options.json)
+    show_figures(measure(options.quick), as_json=options.json)
 
 
 def run_counted(
@@ -31,7 +31,7 @@ def run_counted(
     parser.add_argument(option, type=int, dest="count", help=f"How many; {many}, or {few}.")
     options = parser.parse_args()
     count = options.count or (few if options.quick else many)
-    _print(measure(options.quick, count), as_json=options.json)
+    show_figures(measure(options.quick, count), as_json=options.json)
 
 
 def _parser(about: str) -> argparse.ArgumentParser:
@@ -47,7 +47,8 @@ def _name() -> str:
     return Path(sys.argv[0]).stem
 
 
-def _print(figures: Figures, *, as_json: bool) -> None:
+def show_figures(figures: Figures, *, as_json: bool) -> None:
+    """Print figures with the machine that they come from, as a table or as one JSON object."""
     name = _name()
     if as_json:
         command = " ".join(["python", f"bench/{name}.py", *sys.argv[1:]])

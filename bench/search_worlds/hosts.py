@@ -8,6 +8,11 @@ from infra.emulated.truth import DRAFT_MODELS, TRUTHS, HostTruth, Kernel, Links,
 
 _SPACES = ("joint", "ngram")
 PROMPTS = ("code", "reasoning", "chat")
+OTHERS = (
+    ("switch+ipc", "joint", "code"), ("switch", "ngram", "reasoning"), ("nvlink", "joint", "code"),
+    ("nvlink", "ngram", "chat"), ("M", "eagle3", "reasoning"), ("S", "eagle3", "reasoning"),
+    ("M+ipc", "nccl", "chat"), ("G", "nccl", "chat"),
+)  # fmt: skip
 _WEAK, _STRONG = DRAFT_MODELS["kimi-k2-instruct-eagle3"], (0.62, 0.45, 0.35, 0.30, 0.28, 0.26)
 _SLOW_SHARE, _IPC_SHARE, _STRONG_SHARE = 0.2, 0.5, 0.4
 
@@ -26,6 +31,7 @@ class Setting:
 def main_settings() -> Iterator[Setting]:
     """Yield truths S, M and G with and without a working PCIe-IPC all-reduce, in both spaces."""
     kernel = TRUTHS["M"].links.pcie_ipc
+    yield from _others(kernel)
     for name in ("S", "M", "G"):
         for works in (True, False):
             links = replace(TRUTHS[name].links, pcie_ipc=kernel if works else None)
@@ -34,6 +40,17 @@ def main_settings() -> Iterator[Setting]:
                 for prompts in PROMPTS:
                     label = f"{name}{'+ipc' if works else ''}/{space}/{prompts}"
                     yield Setting(label, truth, space, prompts, _WEAK)
+
+
+def _others(kernel: Kernel | None) -> Iterator[Setting]:
+    """Yield other hardware, and the spaces that ask for less."""
+    for label, space, prompts in OTHERS:
+        name = label.removesuffix("+ipc")
+        links = TRUTHS[name].links
+        if name != "nvlink":
+            links = replace(links, pcie_ipc=kernel if label != name else None)
+        truth = replace(TRUTHS[name], links=links)
+        yield Setting(f"{label}/{space}/{prompts}", truth, space, prompts, _WEAK)
 
 
 def random_setting(seed: int) -> Setting:

@@ -7,6 +7,7 @@ is only shown or told: the display and MLflow.
 import json
 import logging
 import math
+import random
 import shutil
 import tempfile
 import time
@@ -16,27 +17,38 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infra.emulated import truth as emulated_truth
+from infra.emulated.cost import all_reduce_us
 from infra.probing.facts import HostFacts
 from infra.probing.probe import probe_host
 from orchestrator.events import SweepStart, Tally
+from orchestrator.files import write_json
 from orchestrator.foretelling import PREDICTIONS_FILE
 from orchestrator.job import TrialJob, TrialProgress
 from orchestrator.run_setup import make_run
+from orchestrator.screening import FILE, TOKEN_BYTES, Screening
+from orchestrator.search.known import KnownHost, KnownRules
 from orchestrator.simulation import drive
 from orchestrator.state import State
 from orchestrator.sweep_run import Attendants, SweepRun
 from orchestrator.tracking.jsonl import JsonlTracker
 from search_worlds.hosts import Setting
 from search_worlds.kept import OUT
-from search_worlds.truth import World, known_to_the_emulator
+from search_worlds.truth import World, known_to_the_emulator, settings_of
 from sweeps.config import Config
 from sweeps.hosts import EngineName, HostSpec
-from sweeps.ranking import rank
+from sweeps.reporting.answer import answer_of
 from sweeps.results import TrialResult
+from sweeps.screening import STEP_TOKENS, Reduction, Screened, known_alike, next_setting
 from sweeps.search.claims import Claim
+from sweeps.search.roles import serving_of
 from sweeps.sweep import Sweep
 
 TRIALS = 60
+MOST_SCREENED = 40
+SETTING_S = 20.0
+"""For one setting of a screening: eight processes start and meet."""
+OWN_SIGMA, SIZE_SIGMA = 0.03, 0.01
+"""Of each setting: an all-reduce alone is not quite one in a step; and of each of its sizes."""
 HOST = "local"
 EAGLE_MODEL = "kimi-k2-instruct-eagle3"
 
@@ -94,42 +106,43 @@ class _Watching:
 
 def recommended(run: SweepRun) -> Config | None:
     """Return what a sweep recommends now, as its export would."""
-    claim = run.claim()
-    if claim is not None:
-        return claim.recommendation
-    goal = run.sweep.objective
-    best = rank(run.results, goal.metric, higher_is_better=goal.higher_is_better).best
-    return None if best is None else best.config
+    answer = answer_of(run.results, run.sweep.objective, run.claim())
+    return None if answer is None else answer.standing.config
 
 
-def sweep_world(
-    world: World, seed: int, *, sampler: str = "", prediction: bool = True, trials: int = TRIALS,
-    screened: bool = False, stop: str | None = None,
-) -> Swept:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a user would have the sweep searched."""
+
+    sampler: str = "factorised"
+    prediction: bool = True
+    stop_rule: str | None = "bound"
+    """None: every trial runs its course."""
+    screened: bool = False
+    """After a screening of the host's all-reduces, whose hours count."""
+
+
+def sweep_world(world: World, seed: int, how: How, trials: int = TRIALS) -> Swept:
     """Run a sweep of a world to its end."""
     began_s = time.process_time()
     with _state() as state, _known(world.setting, seed) as name:
-        if screened:
-            _screen(world, state, name)
         sweep, facts = _ready(world, seed, state, name)
-        sweep = replace(sweep, budget=replace(sweep.budget, trials=trials), prediction=prediction)
-        if sampler:
-            sweep = replace(sweep, sampler=sampler)
-        if stop is not None:
-            sweep = replace(sweep, stop_rule=stop or "bound", early_stopping=bool(stop))
-        watching = _Watching()
+        watching = _Watching(gpu_hours=_screen(sweep, facts, state) if how.screened else 0.0)
+        sweep = replace(
+            sweep, budget=replace(sweep.budget, trials=trials), prediction=how.prediction,
+            sampler=how.sampler, early_stopping=how.stop_rule is not None,
+            stop_rule=how.stop_rule or sweep.stop_rule,
+        )  # fmt: skip
         tracker = JsonlTracker(state.root / "events.jsonl")
         run = make_run("swept", sweep, state, facts, Attendants(tracker, [watching]))
         watching.run.append(run)
         run.start()
         drive(run)
-        claim, results = run.claim(), run.results
-        final = recommended(run)
-        rows = state.sweep_folder("swept") / PREDICTIONS_FILE
-        predicted, promised = _predictions(rows)
+        predicted, promised = _predictions(state.sweep_folder("swept") / PREDICTIONS_FILE)
+        claim, final = run.claim(), recommended(run)
         run.end("finished")
     return Swept(
-        results, watching.held, claim, final or sweep.space.plain(), predicted, promised,
+        run.results, watching.held, claim, final or sweep.space.plain(), predicted, promised,
         time.process_time() - began_s,
     )  # fmt: skip
 
@@ -202,6 +215,37 @@ def _log(interval: Mapping[str, float]) -> tuple[float, float]:
     return (low + high) / 2, (high - low) / (2 * 1.96)
 
 
-def _screen(world: World, state: State, name: str) -> None:
-    """Screen the host's all-reduces as the command does."""
-    raise NotImplementedError
+def _screen(sweep: Sweep, facts: Mapping[str, HostFacts], state: State) -> float:
+    """Screen the host's all-reduces by the emulated host's own account; return the GPU-hours.
+
+    The command starts eight processes for each setting: their answer is computed here, with an
+    error of its own.
+    """
+    (host,) = sweep.hosts
+    found = facts[host.name]
+    done: list[Screened] = []
+    timed = 0
+    guide = KnownRules(sweep, [KnownHost(host.name, found.version, found.machine)])
+    while len(done) < MOST_SCREENED:
+        setting = next_setting(sweep.space, done, emulated=True)
+        if setting is None:
+            break
+        alike = known_alike(sweep.space, done, setting, guide.canonical)
+        timed += alike is None
+        done.append(alike or Screened(setting, _timed(sweep, setting, guide)))
+    kept = Screening(host.name, found.fingerprint, host.emulated, TOKEN_BYTES, tuple(done))
+    write_json(state.host_folder(host.name) / FILE, kept.as_data())
+    return timed * SETTING_S * host.gpus / 3600
+
+
+def _timed(sweep: Sweep, setting: Config, guide: KnownRules) -> tuple[Reduction, ...]:
+    truth = emulated_truth.TRUTHS[sweep.hosts[0].truth]
+    serving = guide.canonical(Config.of({**sweep.space.plain(), **setting}))
+    settings = settings_of(sweep, Config.of({}), serving_of(serving))
+    luck = random.Random(f"screening {truth.name} {setting.variant}")
+    own = luck.gauss(0, OWN_SIGMA)
+    found = []
+    for tokens in STEP_TOKENS:
+        us = all_reduce_us(truth, settings, tokens) * math.exp(own + luck.gauss(0, SIZE_SIGMA))
+        found.append(Reduction(tokens, us, us, us, 1))
+    return tuple(found)

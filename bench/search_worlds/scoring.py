@@ -1,111 +1,153 @@
-"""One sweep driven to its end, and what it was worth by the truth."""
+"""What a sweep of the product was worth, by the truth of its world."""
 
 import math
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
-
-from search_worlds.strategies import Strategy
-from search_worlds.trials import draw
-from search_worlds.world import World
+from search_worlds.product import Held, Swept
+from search_worlds.truth import World
 from sweeps.config import Config
+from sweeps.results import Outcome, TrialResult
+from sweeps.search.claims import Verdict
+from sweeps.search.steps import Purpose
 
 NEAR = math.log(1.02)
-CAP_STARTS = 120
-NEVER_GPU_HOURS = 104.0
+"""A configuration is good within 2 % of the best."""
+INDIFFERENT = math.log(1.01)
+"""Within 1 % nobody cares which of two is recommended: neither answer is wrong."""
+Z_90 = 1.645
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a sweep was worth."""
+    """One sweep. Rates are compared as logarithms."""
 
     world: str
     strategy: str
     seed: int
     margin: float
-    """Log of the best speculation over the best plain decode."""
+    """The best speculation over the best plain decode; minus infinity without any."""
     hold_gpu_hours: float
-    """Until what was held is within 2 % of the best for good; infinite: never."""
-    first_gpu_hours: float
+    """Until what was held is good and stays so; infinite: never."""
     gpu_hours: float
     starts: int
     regret: float
-    """Log of the best rate over that of the recommendation."""
+    """The best rate over that of the recommendation."""
     plain_named: bool
+    decided: bool
+    wrong: bool
+    """Decided, and the truth says otherwise by more than the zone that was tested."""
     gain_error: float | None
-    """Reported gain over the true one, less 1."""
-    gain_covered: bool | None = None
-    """Whether the stated interval of the gain holds the true one."""
-    good_trials: int = 0
-    """Early stopping may end them: trials of configurations within 2 % of the best."""
-    good_stopped: int = 0
-    suggest_s: float = 0.0
-    """The slowest suggestion."""
-    purposes: dict[str, int] = field(default_factory=dict)
+    gain_covered: bool | None
+    gain_half_width: float | None
+    confirms: int
+    good_trials: int
+    """Early stopping may end them: trials of good configurations."""
+    good_stopped: int
+    promised: dict[str, float]
+    """Lift that starts promised, summed up by purpose."""
+    realised: dict[str, float]
+    """By how much they moved the true rate of what was held."""
+    steps_held: tuple[int, int]
+    """90 % intervals of step rates that held the measured one, and how many there were."""
+    rates_held: tuple[int, int]
+    """90 % intervals of tok/s that held the truth, and how many there were."""
+    cpu_s: float
 
     @property
     def near(self) -> bool:
-        """Tell whether the recommendation is within 2 % of the best."""
+        """Tell whether the recommendation is good."""
         return self.regret <= NEAR
 
 
-def sweep(
-    world: World, strategy: Strategy, name: str, seed: int, starts: int, before_gpu_hours: float
-) -> Score:
-    """Drive a sweep to its end, or to so many starts, after what was spent before it."""
-    rng = np.random.default_rng([seed, 77])
-    best = world.best[0]
-    hours, slowest, good, stopped = before_gpu_hours, 0.0, 0, 0
-    path: list[tuple[float, Config]] = []
-    purposes: dict[str, int] = {}
-    for number in range(starts):
-        began = time.perf_counter()
-        asked = strategy.ask()
-        slowest = max(slowest, time.perf_counter() - began)
-        if asked is None:
-            break
-        config, purpose = asked
-        rule = strategy.stop(config, purpose)
-        drawn = draw(world, config, number, rng, purpose=purpose, stop=rule)
-        strategy.tell(drawn.result)
-        hours += drawn.result.gpu_hours
-        purposes[purpose] = purposes.get(purpose, 0) + 1
-        if rule is not None and math.log(best / world.tok_s(config)) <= NEAR:
-            good += 1
-            stopped += drawn.result.outcome.value == "stopped"
-        path.append((hours, strategy.held))
-    regrets = [math.log(best / world.tok_s(config)) for _, config in path]
+def score(world: World, strategy: str, seed: int, swept: Swept) -> Score:
+    """Judge a sweep."""
+    best = math.log(world.best[0])
+
+    def regret(config: Config | None) -> float:
+        return math.inf if config is None else best - math.log(world.tok_s(config))
+
+    speculation, claim = world.best_speculation, swept.claim
+    regrets = [regret(held.config) for held in swept.held]
+    truth = _true_gain(world, swept)
+    gain = claim.gain if claim else None
+    judged = [r for r in swept.results if _may_be_stopped(r) and regret(r.config) <= NEAR]
+    promised, realised = _lifts(swept, regrets)
     return Score(
-        world.setting.name, name, seed,
-        math.log(world.best_speculation[0] / world.best_plain[0]),
-        _hold(path, regrets),
-        next((h for (h, _), r in zip(path, regrets, strict=True) if r <= NEAR), math.inf),
-        hours, len(path), regrets[-1], path[-1][1].is_plain, _gain_error(world, strategy),
-        _gain_covered(world, strategy),
-        good, stopped, slowest, purposes,
+        world.setting.name, strategy, seed,
+        math.log(speculation[0] / world.best_plain[0]) if speculation else -math.inf,
+        _hold(swept.held, regrets), swept.held[-1].gpu_hours, len(swept.results),
+        regret(swept.recommended), swept.recommended.is_plain,
+        bool(claim and claim.settled), _is_wrong(world, swept),
+        None if gain is None or truth is None else gain.ratio / truth - 1,
+        None if gain is None or truth is None else gain.low <= truth <= gain.high,
+        None if gain is None else (gain.high - gain.low) / 2 / gain.ratio,
+        sum(r.purpose == Purpose.CONFIRM for r in swept.results),
+        len(judged), sum(r.outcome is Outcome.STOPPED for r in judged),
+        promised, realised, _steps_held(swept), _rates_held(world, swept), swept.cpu_s,
     )  # fmt: skip
 
 
-def _hold(path: Sequence[tuple[float, Config]], regrets: Sequence[float]) -> float:
+def _may_be_stopped(result: TrialResult) -> bool:
+    return result.purpose not in (Purpose.BASELINE, Purpose.CONFIRM)
+
+
+def _hold(held: Sequence[Held], regrets: Sequence[float]) -> float:
     far = [place for place, regret in enumerate(regrets) if regret > NEAR]
-    if not far:
-        return path[0][0]
-    return path[far[-1] + 1][0] if far[-1] + 1 < len(path) else math.inf
+    first = far[-1] + 1 if far else 0
+    return held[first].gpu_hours if first < len(held) else math.inf
 
 
-def _gain_covered(world: World, strategy: Strategy) -> bool | None:
-    stated = strategy.stated
-    if stated is None:
-        return None
-    over, low, high = stated
-    return low <= world.tok_s(strategy.held) / world.tok_s(over) <= high
-
-
-def _gain_error(world: World, strategy: Strategy) -> float | None:
-    gain = strategy.gain
+def _true_gain(world: World, swept: Swept) -> float | None:
+    gain = swept.claim.gain if swept.claim else None
     if gain is None:
         return None
-    over, ratio = gain
-    return ratio / (world.tok_s(strategy.held) / world.tok_s(over)) - 1
+    return world.tok_s(swept.recommended) / world.tok_s(gain.over)
+
+
+def _is_wrong(world: World, swept: Swept) -> bool:
+    """Tell whether a decided answer says what is not so: a gain that is none, or plain decode as
+    good as the rest where something is faster by more than the zone."""
+    claim = swept.claim
+    if claim is None or not claim.settled:
+        return False
+    truth = _true_gain(world, swept)
+    if claim.verdict is Verdict.GAIN and truth is not None:
+        return math.log(truth) < -INDIFFERENT
+    if claim.rejected is not None:
+        over = world.tok_s(claim.rejected.config) / world.tok_s(swept.recommended)
+        return math.log(over) > math.log1p(claim.zone)
+    return False
+
+
+def _lifts(swept: Swept, regrets: Sequence[float]) -> tuple[dict[str, float], dict[str, float]]:
+    promised: dict[str, float] = {}
+    realised: dict[str, float] = {}
+    for place, result in enumerate(swept.results):
+        lift = swept.promised.get(result.number)
+        if lift is None or not place or math.isinf(regrets[place - 1]):
+            continue
+        name = result.purpose
+        promised[name] = promised.get(name, 0.0) + lift
+        realised[name] = realised.get(name, 0.0) + regrets[place - 1] - regrets[place]
+    return promised, realised
+
+
+def _steps_held(swept: Swept) -> tuple[int, int]:
+    told = []
+    for result in swept.results:
+        foreseen, cycle = swept.predicted.get(result.number), result.estimates.get("cycle_ms")
+        if foreseen is not None and cycle is not None:
+            mean, spread = foreseen.cycle_ms
+            told.append(abs(math.log(cycle.value) - mean) <= Z_90 * spread)
+    return sum(told), len(told)
+
+
+def _rates_held(world: World, swept: Swept) -> tuple[int, int]:
+    told = []
+    for result in swept.results:
+        foreseen = swept.predicted.get(result.number)
+        if foreseen is not None:
+            mean, spread = foreseen.tok_s
+            told.append(abs(math.log(world.tok_s(result.config)) - mean) <= Z_90 * spread)
+    return sum(told), len(told)

@@ -15,8 +15,12 @@ from sweeps.search.evidence import Evidence, Start
 from sweeps.search.standings import Standings, changes
 from sweeps.search.steps import Purpose, Taste
 
-USUAL_WEIGHT = 4
-"""How many starts the usual variance between starts is worth beside those of the proof."""
+USUAL_WEIGHT, DOUBTED_WEIGHT = 12, 3
+"""How many starts the usual variance between starts is worth beside those of the proof; and where
+these differ by much more."""
+DOUBTED_RATIO = 4.0
+"""Of the variance that the starts show over the usual one: five degrees of freedom exceed it once
+in a thousand times."""
 LEAST_ZONE, MOST_ZONE = 0.01, 0.03
 """Half-widths of the zone of a tie, as fractions: nobody changes a server for less than the first,
 and more than the second is no tie."""
@@ -265,7 +269,10 @@ class _Contest:
             verdict = self._as_good_below(self._nearest(plain))
             return self._claim(choice, None, verdict, taste)
         best = max(rivals, key=lambda rival: rival.gain.high)
-        return self._claim(choice, None, self._as_good(best.gain), taste, best, against=best.config)
+        verdict = self._as_good(best.gain)
+        if verdict is Verdict.UNDECIDED:
+            verdict = self._as_good_below(self._nearest(plain))
+        return self._claim(choice, None, verdict, taste, best, against=best.config)
 
     def _claim(
         self, config: Config, gain: Gain | None, verdict: Verdict, taste: Taste,
@@ -401,5 +408,6 @@ def _between_starts(
     usual = evidence.launch_variance + measuring + SAME_SPREAD**2
     sides = [side for side in (ours, theirs) if side]
     squares = sum((s.rate.value - _mean(side)) ** 2 for side in sides for s in side)
-    degrees = USUAL_WEIGHT + len(starts) - len(sides)
-    return (USUAL_WEIGHT * usual + squares) / degrees, degrees
+    own = len(starts) - len(sides)
+    weight = DOUBTED_WEIGHT if squares > DOUBTED_RATIO * usual * max(own, 1) else USUAL_WEIGHT
+    return (weight * usual + squares) / (weight + own), weight + own

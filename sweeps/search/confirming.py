@@ -19,6 +19,8 @@ RIVAL_GAIN = 0.002
 """What choosing between the choice and a rival, once both are known, must gain in the mean beyond
 the indifference for the rival to be confirmed too."""
 SURE = 0.9
+MOST_SETTLING_ROUNDS = 3
+"""Starts of each contender before the choice is made by what is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class Field:
     leader: Config
     rivals: tuple[Config, ...]
     beside: Config | None
-    """None where plain decode with nothing changed leads: there is no gain to state."""
+    """None where plain decode with nothing changed leads: there is no gain to state, and it has no
+    rivals but what may be faster."""
 
     @property
     def contenders(self) -> tuple[Config, ...]:
@@ -42,6 +45,8 @@ def field_of(standings: Standings, plain: Config, taste: Taste) -> Field:
     leader = standings.configs[lead]
     beside = _beside(standings, leader, plain, 2 * taste.indifference_fraction)
     rivals = []
+    if beside is None:
+        return Field(leader, (), None)
     for place, config in enumerate(standings.configs):
         if config not in (leader, beside):
             ahead, spread = standings.ahead(place, lead)
@@ -68,31 +73,22 @@ def settling(
     """Return which contender starts next; None where the choice is settled."""
     if not field.rivals:
         return None
-    return _next_of(field.contenders, counts, standings, taste)
-
-
-def proving(
-    choice: Config, beside: Config, counts: Mapping[Config, int], standings: Standings, taste: Taste
-) -> Config | None:
-    """Return which of the two starts next; None where the gain is proved."""
-    return _next_of((beside, choice), counts, standings, taste)
-
-
-def _next_of(
-    members: Sequence[Config], counts: Mapping[Config, int], standings: Standings, taste: Taste
-) -> Config | None:
-    """Go forth and back in rounds, so that a slow drift of the host hits all alike; after the
-    least number of rounds only while some cannot be told apart."""
-    for number in range(taste.most_confirm_rounds):
-        asked = members
+    open_ = unsettled(field.contenders, standings, taste)
+    for number in range(MOST_SETTLING_ROUNDS):
+        asked = field.contenders
         if number >= taste.confirm_rounds:
-            open_ = unsettled(members, standings, taste)
-            if not open_:
-                return None
-            asked = [member for member in members if member in open_]
-        for config in asked if number % 2 == 0 else asked[::-1]:
-            if counts.get(config, 0) <= number:
-                return config
+            asked = tuple(member for member in asked if member in open_)
+        if found := next_of(asked, counts, number):
+            return found
+    return None
+
+
+def next_of(members: Sequence[Config], counts: Mapping[Config, int], number: int) -> Config | None:
+    """Return who starts next in a round; None where all have started so often. Rounds go forth and
+    back (A-B-B-A), so that a slow drift of the host hits all alike."""
+    for config in members if number % 2 == 0 else members[::-1]:
+        if counts.get(config, 0) <= number:
+            return config
     return None
 
 

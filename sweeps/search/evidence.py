@@ -226,7 +226,7 @@ def _factors(
     steps = read_log(result.estimates.get("steps_per_s"))
     if result.config.is_plain or width_of(result.config) == 1:
         steps = steps or rate
-        return steps and (rate or steps, Reading(-steps.value, steps.variance), None)
+        return None if steps is None else (rate or steps, _inverse(steps), None)
     accept = read_log(result.estimates.get("accept_length"))
     if steps is None and rate is not None and accept is not None:
         steps = _over(rate, accept)
@@ -236,7 +236,11 @@ def _factors(
         accept = _over(rate, steps) if rate is not None else _probed_accept(result)
     if rate is None and accept is not None:
         rate = Reading(steps.value + accept.value, steps.variance + accept.variance)
-    return rate, Reading(-steps.value, steps.variance), accept
+    return rate, _inverse(steps), accept
+
+
+def _inverse(reading: Reading) -> Reading:
+    return Reading(-reading.value, reading.variance)
 
 
 def _over(above: Reading, below: Reading) -> Reading:

@@ -6,7 +6,7 @@ neighbours and ablations, fresh starts of the few best.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,8 +26,8 @@ from sweeps.search.brief import (
     never,
     same,
 )
-from sweeps.search.claims import Claim, Proof, claim_of
-from sweeps.search.confirming import Field, chosen_of, field_of, proving, settling
+from sweeps.search.claims import Claim, Proof, Verdict, claim_of, planned_half_width
+from sweeps.search.confirming import Field, chosen_of, field_of, next_of, settling
 from sweeps.search.designs import Designs, Idea
 from sweeps.search.encoding import Encoder
 from sweeps.search.gaussian import Floats
@@ -39,8 +39,9 @@ from sweeps.search.steps import Purpose, Step, Taste
 from sweeps.search.view import View
 from sweeps.space import Space
 
-HOPELESS_DEVIATIONS = 3.0
-"""A neighbour that is surely behind by so many standard deviations is not checked."""
+HOPELESS_DEVIATIONS, PARTED_DEVIATIONS = 3.0, 2.0
+"""A neighbour that is surely behind by so many standard deviations is not checked; the second where
+step times are taken apart, which leaves less open."""
 BAR_DEVIATIONS = 1.64
 """That are taken off the leader for the bar of early stopping, see `Planner.bar`."""
 STOP_MARGIN = 0.06
@@ -90,8 +91,7 @@ class Planner:
         view = self._view(history, ())
         if view.standings is None:
             return None
-        proof = self._proof(view) if view.confirming else None
-        return claim_of(view.evidence, view.standings, proof, self.plain, self.taste)
+        return self._claimed(view, self._proof(view) if view.confirming else None)
 
     def bar(self, history: Sequence[TrialResult]) -> float | None:
         """Return the rate, in units of the objective, that the leader is likely to reach by all
@@ -144,7 +144,10 @@ class Planner:
         return self._first_new(view, ideas)
 
     def _contrasts(self, view: View) -> Step | None:
-        return self._first_new(view, self._designs.contrasts(view.inert, view.first_drafts))
+        ideas = self._designs.contrasts(view.inert, view.first_drafts)
+        if view.by_parts and view.standings is not None:
+            ideas = (idea for idea in ideas if not self._is_hopeless(view, idea))
+        return self._first_new(view, ideas)
 
     def _first_new(self, view: View, ideas: Iterable[Idea]) -> Step | None:
         for idea in ideas:
@@ -259,7 +262,8 @@ class Planner:
         canonical = self._canonical(idea.config)
         mean, covariance = view.models.joint([canonical, view.leader])
         variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
-        ahead = mean[0] - mean[1] + HOPELESS_DEVIATIONS * np.sqrt(max(variance, 0.0))
+        deviations = PARTED_DEVIATIONS if view.by_parts else HOPELESS_DEVIATIONS
+        ahead = mean[0] - mean[1] + deviations * np.sqrt(max(variance, 0.0))
         undone = idea.purpose is Purpose.ABLATION
         return bool(ahead < (-self.taste.indifference_fraction if undone else 0.0))
 
@@ -270,31 +274,71 @@ class Planner:
         if view.standings is None:
             return None
         field = self._field(view)
-        since = view.proof_place(field.beside)
-        if since is None and self._left(view) > self._reserve:
+        if self._since(view, field) is None and self._left(view) > self._reserve:
             config = settling(field, view.confirms(0), view.standings, self.taste)
             if config is not None:
                 why = "fresh starts of what may be best, forth and back"
                 return Step(config, Purpose.CONFIRM, why)
-        if field.beside is None:
-            return None
-        choice, counts = self._choice(view, field), view.confirms(since or len(view.history))
-        config = proving(choice, field.beside, counts, view.standings, self.taste)
-        why = "fresh starts of the choice and of plain decode, to state the gain"
-        return None if config is None else Step(config, Purpose.CONFIRM, why)
+        return self._prove(view, field)
+
+    def _prove(self, view: View, field: Field) -> Step | None:
+        """Return the next fresh start of the choice or of what it is compared with, round by round
+        until the answer is decided."""
+        proof = self._begun_proof(view, field)
+        counts = view.confirms(proof.since)
+        pair: tuple[Config, ...] = (proof.choice,)
+        if proof.beside is not None:
+            pair = (proof.beside, proof.choice)
+        for number in range(self.taste.most_confirm_rounds):
+            if number >= (self.taste.confirm_rounds if proof.beside else 1):
+                claim = self._claimed(view, proof)
+                if claim.verdict is not Verdict.UNDECIDED:
+                    return None
+                pair = self._compared(view, pair)
+            if config := next_of(pair, counts, number):
+                why = "fresh starts of the choice and of plain decode, to state the gain"
+                return Step(config, Purpose.CONFIRM, why)
+        return None
+
+    def _compared(self, view: View, pair: tuple[Config, ...]) -> tuple[Config, ...]:
+        """Return a pair as it is; beside plain decode alone, what comes nearest to it or passes."""
+        standings = view.standings
+        assert standings is not None, "confirming follows a leader"
+        if len(pair) == 2 or len(standings.configs) < 2:
+            return pair
+        (plain,) = pair
+        others = [p for p, config in enumerate(standings.configs) if config != plain]
+        nearest = max(others, key=lambda p: standings.low(p, -1.96))
+        return (standings.configs[nearest], plain)
 
     def _proof(self, view: View) -> Proof:
         """Return how far the confirm stage is, for the claim."""
-        field = self._field(view)
-        since = view.proof_place(field.beside)
-        choice = self._choice(view, field)
         left = self._confirm(view)
-        open_ = "" if left is None else f"still to come: {left.why}"
-        return Proof(choice, field.beside, since or 0, open_)
+        proof = self._begun_proof(view, self._field(view))
+        return replace(proof, open_="" if left is None else f"still to come: {left.why}")
+
+    def _begun_proof(self, view: View, field: Field) -> Proof:
+        since = self._since(view, field)
+        before = view if since is None else self._before(view, since)
+        place = len(view.history) if since is None else since
+        return Proof(
+            self._choice(view, field), field.beside, place, "",
+            planned_half_width(before.evidence, self.taste), view.evidence.gpu_hours,
+        )  # fmt: skip
+
+    def _since(self, view: View, field: Field) -> int | None:
+        """Return where in the history the proof began; None before it did."""
+        if field.beside is None:
+            return view.first_confirm if view.confirming else None
+        return view.proof_place(field.beside)
+
+    def _claimed(self, view: View, proof: Proof | None) -> Claim:
+        assert view.standings is not None, "confirming follows a leader"
+        return claim_of(view.evidence, view.standings, proof, self.plain, self.taste)
 
     def _choice(self, view: View, field: Field) -> Config:
         """Return what is recommended by all that came before its proof began."""
-        since = view.proof_place(field.beside)
+        since = self._since(view, field)
         before = view if since is None else self._before(view, since)
         assert before.standings is not None, "confirming follows a leader"
         return chosen_of(field, before.standings, self.plain, self.taste)

@@ -50,6 +50,7 @@ class Taste:
     """Plain decode again after so many trials; 0: never."""
     confirm_rounds: int = 2
     """Starts of the choice and of what it is compared with, at the least."""
-    most_confirm_rounds: int = 4
+    most_confirm_rounds: int = 7
+    """Starts of each, at the most: they end as soon as the answer is decided."""
     rivals: int = 2
     """Configurations beside the choice that are confirmed with it, at the most."""
