@@ -104,6 +104,8 @@ class Proof:
     """Of the interval of the gain, before the first start; None: by the spread seen so far."""
     start_gpu_hours: float | None = None
     """Of one confirming start; None: the mean of all trials."""
+    alike: frozenset[Config] = frozenset()
+    """Plain decode with settings that were seen to do nothing: no rivals of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,9 @@ class _Contest:
         rivals = [
             Rejected(config, gain)
             for config in self.evidence.variants
-            if config != plain and (gain := self._gain(config, plain)) is not None
+            if config != plain
+            and config not in self.proof.alike
+            and (gain := self._gain(config, plain)) is not None
         ]
         if not rivals:
             verdict = self._as_good_below(self._nearest(plain))
@@ -344,7 +348,11 @@ class _Contest:
         at = self.standings.place(plain)
         if at is None or len(self.evidence.spent) < 2:
             return math.inf
-        found = [self.standings.ahead(p, at) for p in range(len(self.standings.configs)) if p != at]
+        found = [
+            self.standings.ahead(place, at)
+            for place, config in enumerate(self.standings.configs)
+            if config != plain and config not in self.proof.alike
+        ]
         return math.exp(max((mean + _Z * spread for mean, spread in found), default=-math.inf))
 
 

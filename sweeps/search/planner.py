@@ -294,20 +294,26 @@ class Planner:
                 claim = self._claimed(view, proof)
                 if claim.verdict is not Verdict.UNDECIDED:
                     return None
-                pair = self._compared(view, pair)
+                pair = self._compared(view, pair, proof.alike)
             if config := next_of(pair, counts, number):
                 why = "fresh starts of the choice and of plain decode, to state the gain"
                 return Step(config, Purpose.CONFIRM, why)
         return None
 
-    def _compared(self, view: View, pair: tuple[Config, ...]) -> tuple[Config, ...]:
+    def _compared(
+        self, view: View, pair: tuple[Config, ...], alike: frozenset[Config]
+    ) -> tuple[Config, ...]:
         """Return a pair as it is; beside plain decode alone, what comes nearest to it or passes."""
         standings = view.standings
         assert standings is not None, "confirming follows a leader"
-        if len(pair) == 2 or len(standings.configs) < 2:
+        others = [
+            place
+            for place, config in enumerate(standings.configs)
+            if config not in pair and config not in alike
+        ]
+        if len(pair) == 2 or not others:
             return pair
         (plain,) = pair
-        others = [p for p, config in enumerate(standings.configs) if config != plain]
         nearest = max(others, key=lambda p: standings.low(p, -1.96))
         return (standings.configs[nearest], plain)
 
@@ -324,7 +330,13 @@ class Planner:
         return Proof(
             self._choice(view, field), field.beside, place, "",
             planned_half_width(before.evidence, self.taste), view.evidence.gpu_hours,
+            frozenset(c for c in view.evidence.variants if self._is_alike(view, c)),
         )  # fmt: skip
+
+    def _is_alike(self, view: View, config: Config) -> bool:
+        """Tell whether a plain decode differs from the default in what does nothing alone."""
+        changed = {name for name, value in config.items() if self.plain.get(name) != value}
+        return config.is_plain and bool(changed) and changed <= view.inert
 
     def _since(self, view: View, field: Field) -> int | None:
         """Return where in the history the proof began; None before it did."""

@@ -22,6 +22,8 @@ from sweeps.values import Value
 MOST_DRAFTS, MOST_SERVINGS = 400, 120
 WIDTHS, SHAPES = 14, 3
 """Values of an ordered axis that are looked at: of draft tokens and steps, and of the others."""
+FEW_VALUES = 5
+"""So many are all looked at: leaving one of them out saves little."""
 DRAWS = 20
 
 
@@ -154,7 +156,7 @@ def _walk(space: Space, axes: Sequence[Axis]) -> Iterator[Config]:
 def _coarse(axis: Axis) -> tuple[Value, ...]:
     values = values_of(axis)
     most = WIDTHS if axis.name in (DRAFT_TOKENS, DRAFT_STEPS) else SHAPES
-    if not is_ordered(axis) or len(values) <= most:
+    if not is_ordered(axis) or len(values) <= max(most, FEW_VALUES):
         return values
     low, high = 1.0, float(len(values))
     places = {round(low * (high / low) ** (k / (most - 1))) for k in range(most)}
