@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -13,3 +14,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Machines are shared: how long an example takes says nothing about the code.
 settings.register_profile("shared", deadline=None, max_examples=50)
 settings.load_profile("shared")
+
+# A shell that runs a script starts what stands behind `&` deaf to these, and nohup to SIGHUP. Each
+# process of a test would inherit it: its tests would hold in one terminal and not in another.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+for _number in (signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
