@@ -19,7 +19,8 @@ import pytest
 
 from infra.cluster.words import TOKEN_VARIABLE, head_words, new_token
 from tests.e2e.sweeping import ROOT
-from tests.infra.ssh.lan import Lan, free_port
+from tests.infra.ssh.lan import Lan
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -185,7 +186,7 @@ def test_a_killed_driver_leaves_nothing_and_its_sweep_resumes_with_the_same_comm
     with _started(words) as sweep:
         _wait(lambda: any(tmp_path.glob("state/sweeps/*/trials/0002")), "more trials", sweep)
         sweep.kill()
-        sweep.communicate(timeout=60)
+        sweep.communicate(timeout=LIMIT_S)
     killed_s = time.monotonic()
     _wait(lambda: not _left(lan, b"infra"), "no server", None)
     with _started(words) as sweep:  # at once, while the nodes of the killed one are still there

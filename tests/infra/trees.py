@@ -12,8 +12,9 @@ import psutil
 
 from infra.host import Command
 from infra.reaper import find_tagged, reap
+from tests.patience import GIVE_UP_S
 
-PATIENCE_S = 30.0
+PATIENCE_S = GIVE_UP_S
 KINDS = ("plain", "setsid", "stubborn")
 SIZE = 2
 """Living processes of each kind, the root included and the guard not."""

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.signals import SIGNALS, Interrupts
 from orchestrator.state import State
+from tests.patience import GIVE_UP_S
 
 PROGRAM = """
 import os, signal, sys, time
@@ -42,10 +43,10 @@ def _told(folder: Path, signals: list[signal.Signals], *words: str) -> int:
         assert process.stdout.readline() == "ready\n"
         for number in signals:
             process.send_signal(number)
-            end_s = time.monotonic() + 30
+            end_s = time.monotonic() + GIVE_UP_S
             while not (folder / "first").exists() and time.monotonic() < end_s:
                 time.sleep(0.01)
-        return process.wait(timeout=30)
+        return process.wait(timeout=GIVE_UP_S)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -117,6 +118,6 @@ def test_ctrl_c_ends_a_command_that_a_script_started_behind_an_ampersand(tmp_pat
             assert process.stdout is not None
             assert "Ctrl-C ends" in process.stdout.readline()
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=30) == 0
+            assert process.wait(timeout=GIVE_UP_S) == 0
         finally:
             process.kill()
