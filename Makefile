@@ -50,6 +50,12 @@ test-busy: sglang
 sglang: setup
 	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model
 
+# The fast tests alone, and what they cover of each package.
+coverage: setup
+	$(BIN)/python -m pytest -m "not slow" -n auto $(SPREAD) --cov=sweeps --cov=infra --cov=orchestrator \
+		--cov=search_spaces --cov-report=json:$(VENV)/coverage.json
+	$(BIN)/python -m tests.packages_covered $(VENV)/coverage.json
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -52,8 +52,13 @@ def _hang_up(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize(
     ("end", "words"),
-    [(_ctrl_c, ()), (_terminate, ("--driver", "serial")), (_hang_up, ("--driver", "serial"))],
-    ids=["ctrl-c", "sigterm without ray", "a closed terminal"],
+    [
+        (_ctrl_c, ()),
+        (_terminate, ()),
+        (_terminate, ("--driver", "serial")),
+        (_hang_up, ("--driver", "serial")),
+    ],
+    ids=["ctrl-c", "sigterm", "sigterm without ray", "a closed terminal"],
 )
 def test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial(
     tmp_path: Path, end: Callable[[subprocess.Popen[str]], None], words: tuple[str, ...]
