@@ -6,3 +6,6 @@ GIVE_UP_S = 240.0
 It tells what hangs from what is slow: many times what anything takes on a machine that does other
 things as well. What a test claims of time is said by counts, by ratios or by a clock of its own.
 """
+
+SGLANG_S = 2 * GIVE_UP_S
+"""The same for a start of the real SGLang, which takes half a minute of a core."""

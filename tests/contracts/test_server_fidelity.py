@@ -42,7 +42,7 @@ from tests.contracts.fidelity.servers import (
 )
 from tests.contracts.fidelity.shapes import Facts, facts_of, plain, shape_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 MOST_ROWS = 15
 SHOWN = 12

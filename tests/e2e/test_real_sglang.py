@@ -32,9 +32,10 @@ from sweeps.results import Outcome, Phase
 from tests.contracts.fidelity.peer import Peer
 from tests.e2e.sweeping import ROOT, run
 from tests.infra.trees import fresh_sweep, wait_until
+from tests.patience import SGLANG_S
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 EXPORTS = {"sh": "serve.sh", "yaml": "serve.yaml", "systemd": "serve.service"}
 SPACE = """
@@ -82,7 +83,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     done = subprocess.run(
         [sys.executable, "-m", "orchestrator", *words],
-        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=2 * SGLANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "EMULATED" not in done.stdout
@@ -137,7 +138,7 @@ def test_sglang_starts_from_its_own_file_as_it_was_measured(
     server = LocalHost().start(Command(argv, env, log, sweep, "yaml", cwd=ROOT))
     try:
         peer = Peer("real", port, log)
-        wait_until(lambda: server.poll() is not None or _is_ready(peer), "SGLang")
+        wait_until(lambda: server.poll() is not None or _is_ready(peer), "SGLang", SGLANG_S)
         assert server.poll() is None, log.read_text()
         reply = peer.generate("def add(a, b):", 8).json
         told = account(peer.ask("GET", "/server_info").json, trial.requested, "0.5.23").settings
@@ -163,7 +164,7 @@ def test_the_exports_hold_one_plan_and_verify_passes(state: Path, exported: Path
     words = (str(exported / EXPORTS["systemd"]), "--starts", "1", "--within", "900", "--json")
     done = subprocess.run(
         [sys.executable, "-m", "orchestrator", "verify", *words, "--state-dir", str(state)],
-        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=2 * SGLANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)

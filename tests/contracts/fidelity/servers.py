@@ -15,14 +15,13 @@ from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
 from tests.contracts.fidelity.exchanges import CONTEXT_TOKENS
 from tests.contracts.fidelity.peer import Peer
 from tests.contracts.fidelity.scenes import MOST_RUNNING
-from tests.patience import GIVE_UP_S
+from tests.patience import SGLANG_S
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 TIME_SCALE = 25.0
 DRAFT_TOKENS = 8
 LOG_INTERVAL = 4
-_START_S = GIVE_UP_S
 _STOP_S = 20.0
 PLAIN_SERVER = (
     *COMMON_FLAGS,
@@ -71,7 +70,7 @@ def emulated_server(folder: Path, name: str, flags: Sequence[str]) -> Iterator[P
 @cache
 def wait_ready(peer: Peer) -> None:
     """Wait until a server answers its health check, which takes a second: once is enough."""
-    until_s = time.monotonic() + _START_S
+    until_s = time.monotonic() + SGLANG_S
     while time.monotonic() < until_s and (peer.process is None or peer.process.poll() is None):
         try:
             if peer.ask("GET", "/health").status == 200:
