@@ -77,6 +77,8 @@ def test_a_trial_whose_guard_is_killed_ends_the_rest_itself(tmp_path: Path) -> N
 def test_what_a_killed_driver_and_guard_leave_is_cleaned(tmp_path: Path) -> None:
     with generating(tmp_path) as (driver, port):
         guard = _guard(tmp_path)
+        # Both at once: a driver that sees its guard go ends the rest by itself.
+        driver.suspend()
         os.kill(guard.pid, signal.SIGKILL)
         driver.kill()
         wait_until(lambda: len(_processes(tmp_path)) == 2, "the end of all but the detached ones")
