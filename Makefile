@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 MINOR := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 LOCK := requirements/py$(MINOR).txt
 STATE ?= .sweeps
+RUNS ?= 5
 SGLANG := .sglang-cpu
 # Every test starts many Pythons: without its bytecode each would compile all packages anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,7 +16,7 @@ SPREAD := --dist loadfile
 # Slow tests also wait, for servers and for deadlines: three of them share two cores.
 SLOW_WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * len(os.sched_getaffinity(0)) + 1) // 2)')
 
-.PHONY: setup sweep sweep-real sglang test check bench lock clean
+.PHONY: setup sweep sweep-real sglang test test-busy coverage check bench lock clean
 .DEFAULT_GOAL := check
 
 setup: $(VENV)/.done
@@ -42,8 +43,18 @@ test: setup
 	$(MAKE) --no-print-directory -j2 check sglang
 	$(BIN)/python -m pytest -m slow -n $(SLOW_WORKERS) $(SPREAD) --no-loadscope-reorder --durations=15
 
+# The slow tests RUNS times, shuffled, beside a busy loop for each core. Interrupted, it goes on.
+test-busy: sglang
+	$(BIN)/python -m tests.busy --runs $(RUNS) -- -n $(SLOW_WORKERS) $(SPREAD) --no-loadscope-reorder
+
 sglang: setup
 	$(BIN)/python -m infra.sglang_cpu.build --env $(SGLANG)/env --model $(SGLANG)/model
+
+# The fast tests alone, and what they cover of each package.
+coverage: setup
+	$(BIN)/python -m pytest -m "not slow" -n auto $(SPREAD) --cov=sweeps --cov=infra --cov=orchestrator \
+		--cov=search_spaces --cov-report=json:$(VENV)/coverage.json
+	$(BIN)/python -m tests.packages_covered $(VENV)/coverage.json
 
 check: setup
 	$(BIN)/ruff check .
@@ -67,4 +78,4 @@ lock: setup
 
 clean:
 	-test ! -x $(BIN)/python || $(BIN)/python -m orchestrator clean --state-dir $(STATE)
-	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .busy bench/out

@@ -12,6 +12,35 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a supervisor, and a terminal that was closed."""
 
 
+def hear_ctrl_c() -> None:
+    """Let Ctrl-C end this process. A shell starts what stands behind `&` without that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def ends_setting(stop: threading.Event) -> Iterator[None]:
+    """Have the first Ctrl-C or SIGTERM set an event, so that none is too early for a server.
+
+    The next one raises KeyboardInterrupt. Outside the main thread it changes nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def take(_number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, take) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class Interrupts:
     """Turns the first signal into KeyboardInterrupt in the main thread, the second into the end.
 
@@ -27,13 +56,14 @@ class Interrupts:
     def heard(self) -> Iterator[None]:
         """Hear the signals for as long as this lasts; outside the main thread it changes nothing.
 
-        A program that a shell started behind `&` is born deaf to SIGINT: it hears ours all the
-        same.
+        SIGHUP stays without effect where it had none before, as below `nohup`.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._take) for number in SIGNALS}
+        outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        heard = [number for number in SIGNALS if number != signal.SIGHUP or not outlives]
+        before = {number: signal.signal(number, self._take) for number in heard}
         try:
             yield
         finally:

@@ -335,7 +335,7 @@ class _Pass:
         self._meter = ProgressMeter(concurrency)
         self._started_s = self._clock.now_s()
         self._told_s = self._started_s
-        self._stopped = False
+        self._stopped = self._left_prompts = False
 
     async def run(
         self,
@@ -354,11 +354,15 @@ class _Pass:
         look()
         records = tuple(flight.record() for flight in self._flights)
         ended_s = min(self._until_s, self._clock.now_s())
-        return PassRecord(records, self._concurrency, self._started_s, ended_s)
+        return PassRecord(
+            records, self._concurrency, self._started_s, ended_s,
+            left_prompts=self._left_prompts and not self._stopped,
+        )  # fmt: skip
 
     async def _work(self, requests: Asking, look: Callable[[], None]) -> None:
         for key, asked in requests:
             if self._is_over():
+                self._left_prompts = True
                 return
             await self._ask(
                 _Flight(key, self._clock.now_s(), keeps_ids=self._keeps_ids), asked, look
@@ -371,11 +375,10 @@ class _Pass:
         async with asyncio.TaskGroup() as group:
             for (key, asked), offset_s in zip(requests, arrivals.offsets_s(), strict=False):
                 due_s = self._started_s + offset_s
-                if due_s >= self._until_s:
-                    return
-                if due_s > self._clock.now_s():
+                if due_s < self._until_s and due_s > self._clock.now_s():
                     await self._server.scheduler.alarm(due_s).wait()
-                if self._is_over():
+                if due_s >= self._until_s or self._is_over():
+                    self._left_prompts = True
                     return
                 flight = _Flight(key, self._clock.now_s(), due_s, keeps_ids=self._keeps_ids)
                 group.create_task(self._ask(flight, asked, look))

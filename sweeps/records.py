@@ -96,11 +96,14 @@ class PassRecord:
     ended_s: float
     client_lag_s: float | None = None
     """99th percentile of how late the client's own loop ran; None where nobody looked."""
+    left_prompts: bool = False
+    """The deadline came between two requests, and there were prompts left."""
 
     @property
     def cut_short(self) -> bool:
         """Tell whether the pass met its deadline before its prompts ran out."""
-        return any(request.end is EndReason.DEADLINE for request in self.requests)
+        cut = (request.end is EndReason.DEADLINE for request in self.requests)
+        return self.left_prompts or any(cut)
 
     @property
     def broken(self) -> tuple[RequestRecord, ...]:

@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -13,3 +14,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Machines are shared: how long an example takes says nothing about the code.
 settings.register_profile("shared", deadline=None, max_examples=50)
 settings.load_profile("shared")
+
+# What is inherited from whoever starts the tests would reach each process of them, and they would
+# hold in one terminal and not in another. A shell that runs a script starts what stands behind `&`
+# deaf to Ctrl-C; a variable may name a tracking server, which must not hear of tests.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+for _number in (signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
+_OF_A_USER = ("EMULATED_", "MLFLOW_", "NCCL_", "RAY_", "SGLANG_", "SGL_", "TORCH_NCCL_")
+for _name in [name for name in os.environ if name.startswith(_OF_A_USER)]:
+    del os.environ[_name]

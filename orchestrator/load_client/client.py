@@ -96,6 +96,7 @@ class _Pass:
         self._flights: list[Flight] = []
         self._meter = ProgressMeter(concurrency)
         self._stopped: EndReason | None = None
+        self._left_prompts = False
         self._halt = asyncio.Event()
         self._started_s = self._ended_s = 0.0
 
@@ -142,8 +143,9 @@ class _Pass:
         """Return what came, once the pass is over."""
         requests = tuple(flight.record() for flight in self._flights)
         return PassRecord(
-            requests, self._concurrency, self._started_s, self._ended_s, client_lag_s=client_lag_s
-        )
+            requests, self._concurrency, self._started_s, self._ended_s, client_lag_s=client_lag_s,
+            left_prompts=self._left_prompts and self._stopped is EndReason.DEADLINE,
+        )  # fmt: skip
 
     def _catch_up(self) -> None:
         """Count what slow streams have brought; fast ones count by themselves, and in turns."""
@@ -158,6 +160,7 @@ class _Pass:
     async def _work(self) -> None:
         for prompt in self._prompts:
             if self._stopped is not None:
+                self._left_prompts = True
                 return
             await self._fly(self._book(prompt))
 
@@ -169,6 +172,7 @@ class _Pass:
                 due_s = self._started_s + offset_s
                 await self._wait_until(due_s)
                 if self._stopped is not None:
+                    self._left_prompts = True
                     return
                 group.create_task(self._fly_in_turn(self._book(prompt, due_s), slots))
 

@@ -2,11 +2,11 @@
 
 import json
 import os
-import socket
 import sys
 import threading
 from enum import StrEnum
 
+from infra.local_host import LocalHost
 from orchestrator.remote.place import Place
 from orchestrator.state import State
 from orchestrator.tracking.tracking_uri import is_remote, shown_uri, tracking_uri
@@ -44,7 +44,7 @@ def _serve_watch(state: State, stop: threading.Event) -> None:
 def _serve_mlflow(state: State, stop: threading.Event) -> None:
     from orchestrator.tracking.ui import UiError, serve_ui
 
-    uri, port = tracking_uri(state.mlflow_uri), _free_port()
+    uri, port = tracking_uri(state.mlflow_uri), LocalHost().free_port()
     if is_remote(uri):
         _tell({"elsewhere": shown_uri(uri)})
         return
@@ -66,8 +66,3 @@ def _watch_input(stop: threading.Event) -> None:
 def _tell(line: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import socket
 import sys
 import threading
@@ -14,10 +13,10 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from infra.host import Command, HostError
 from infra.local_host import GuardedProcess, LocalHost
+from orchestrator.signals import ends_setting
 from orchestrator.tracking.ui_view import runs_url
 
 _HOST = "127.0.0.1"
@@ -71,7 +70,7 @@ def serve_ui(
     address = f"http://{_HOST}:{port}"
     _require_free(port)
     with (
-        _stop_on_terminate(stop),
+        ends_setting(stop),
         _running(ui_command(store_uri, artifact_root, port), log_path) as server,
     ):
         deadline_s = time.monotonic() + ready_deadline_s
@@ -88,7 +87,7 @@ def serve_ui(
 
 @contextlib.contextmanager
 def _running(command: UiCommand, log_path: Path) -> Iterator[GuardedProcess]:
-    """Start the server under a guard and end all of it; an interrupt is an end too.
+    """Start the server under a guard and end all of it.
 
     Where this process is killed, the guard ends the server.
     """
@@ -104,27 +103,9 @@ def _running(command: UiCommand, log_path: Path) -> Iterator[GuardedProcess]:
     except HostError as error:
         raise UiError(str(error)) from error
     try:
-        with contextlib.suppress(KeyboardInterrupt):
-            yield server
+        yield server
     finally:
         server.stop()
-
-
-@contextlib.contextmanager
-def _stop_on_terminate(stop: threading.Event) -> Iterator[None]:
-    """Turn SIGTERM into an ordinary end, where signals can be handled: in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    before = signal.signal(signal.SIGTERM, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _require_free(port: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from orchestrator.signals import ends_setting
 from orchestrator.watching.sweep_status import SweepStatus
 from orchestrator.watching.watcher import what_counts
 
@@ -126,12 +127,13 @@ def serve_page(
     import uvicorn
 
     over = threading.Event()
+    ended = stop or threading.Event()
 
     class Server(uvicorn.Server):
         """Ends the streams with itself: they would hold up its end."""
 
         async def on_tick(self, counter: int) -> bool:
-            return await super().on_tick(counter) or (stop is not None and stop.is_set())
+            return await super().on_tick(counter) or ended.is_set()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             over.set()
@@ -140,7 +142,7 @@ def serve_page(
     config = uvicorn.Config(
         page_app(board, over), log_level="warning", timeout_graceful_shutdown=3, lifespan="off"
     )
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+    with ends_setting(ended), socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((LOOPBACK, port))
         listening.listen()  # who is told of it now may come before the server does

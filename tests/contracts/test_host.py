@@ -19,6 +19,7 @@ from infra.reaper import find_tagged, tags
 from infra.remote_host import RemoteHost
 from tests.infra.ssh.loopback import OUTSIDE, sshd
 from tests.infra.trees import fresh_sweep, open_fds, python, tree_command, wait_ready, wait_until
+from tests.ports import free_port, own_range
 
 __all__ = ["sshd"]
 
@@ -33,12 +34,12 @@ _REST = "import signal; print('up', flush=True); signal.pause()"
 def host(request: pytest.FixtureRequest) -> Iterator[Host]:
     """Make a host of each kind; all tests share it, as all trials of a sweep do."""
     if request.param == "LocalHost":
-        yield LocalHost()
+        yield LocalHost(own_range())
         return
     remote = request.getfixturevalue("sshd").remote()
     with closing(remote):
         # So that its descriptors are there before any are counted.
-        made = RemoteHost(remote, sys.executable)
+        made = RemoteHost(remote, sys.executable, own_range())
         made.is_port_free(1)
         yield made
         made.close()
@@ -241,8 +242,8 @@ def test_ports_are_handed_out_in_turn(host: Host) -> None:
 
 
 def test_a_listener_holds_its_port_and_a_closed_connection_does_not(host: Host) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)) as listener:
         assert not host.is_port_free(port)
         with closing(socket.create_connection(("127.0.0.1", port))) as client:
             server_side, _ = listener.accept()

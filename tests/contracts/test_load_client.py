@@ -9,7 +9,9 @@ from itertools import pairwise
 import pytest
 
 from infra.clock import Clock, ScaledClock
+from orchestrator.load_client import client
 from orchestrator.load_client.client import StreamingClient
+from orchestrator.load_client.flight import Flight
 from orchestrator.load_client.seam import BLOCK_S, LoadClient, PassProgress
 from sweeps.blocks import block_rates, curves_of, streaming_windows
 from sweeps.rates import decode_rate
@@ -118,6 +120,24 @@ def test_a_deadline_drops_the_connections(
         assert [r.end for r in record.requests] == [EndReason.DEADLINE] * 3
         assert all(r.output_tokens for r in record.requests)
         _until(lambda: server.running == 0)
+
+
+def test_a_deadline_between_two_requests_cuts_a_pass_short_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fly = client._Pass._fly
+
+    async def fly_until_the_deadline(self: client._Pass, flight: Flight) -> None:
+        await fly(self, flight)
+        self._stop(EndReason.DEADLINE)
+
+    monkeypatch.setattr(client._Pass, "_fly", fly_until_the_deadline)
+    with stream_server(lambda _: Script()) as server:
+        of_two = run(StreamingClient(ScaledClock()), server, "chat", prompts=2)
+        of_one = run(StreamingClient(ScaledClock()), server, "chat", prompts=1)
+    assert [request.end for request in of_two.requests] == [EndReason.FINISHED]
+    assert of_two.cut_short
+    assert not of_one.cut_short
 
 
 def test_a_pass_ends_when_told_to(make: Callable[[Clock], LoadClient], dialect: str) -> None:

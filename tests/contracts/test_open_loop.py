@@ -126,7 +126,7 @@ def test_a_client_that_is_held_up_says_so() -> None:
         )
     assert calm.client_lag_s is not None
     assert late.client_lag_s is not None
-    assert late.client_lag_s > held_s / 2 > calm.client_lag_s
+    assert late.client_lag_s > max(held_s / 2, calm.client_lag_s)
     assert held.last_health is not None
     assert free.last_health is not None
     assert held.last_health.several_events_fraction > free.last_health.several_events_fraction

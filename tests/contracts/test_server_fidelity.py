@@ -42,7 +42,7 @@ from tests.contracts.fidelity.servers import (
 )
 from tests.contracts.fidelity.shapes import Facts, facts_of, plain, shape_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 MOST_ROWS = 15
 SHOWN = 12
@@ -53,6 +53,8 @@ METRICS = (
     "time_to_first_token_seconds inter_token_latency_seconds e2e_request_latency_seconds"
 )
 PEERS = ("real", "emulated")
+BY_RECENCY: dict[str, Value] = {"speculative_num_draft_tokens": DRAFT_TOKENS}
+BY_LIKELIHOOD: dict[str, Value] = {**BY_RECENCY, "speculative_ngram_match_type": "PROB"}
 Survey = dict[str, dict[str, Facts]]
 """What was seen, by peer, then by exchange or scene."""
 
@@ -346,8 +348,21 @@ class Replayed:
 
 @pytest.fixture(scope="module")
 def replayed(peers: dict[str, Peer]) -> list[Replayed]:
-    """Record requests of the real server that share one trie, in order."""
-    real = peers["real"]
+    """Record requests of the real server that share one trie."""
+    return _recorded(peers["real"])
+
+
+@pytest.fixture(scope="module")
+def replayed_by_likelihood(tmp_path_factory: pytest.TempPathFactory) -> list[Replayed]:
+    """Record the same of a real server that drafts what was most frequent."""
+    build(EnvLayout(ROOT / DEFAULT_ENV), ROOT / DEFAULT_MODEL, print)
+    flags = (*NGRAM_SERVER, "--speculative-ngram-match-type", "PROB")
+    with real_server(tmp_path_factory.mktemp("likely"), flags) as real:
+        return _recorded(real)
+
+
+def _recorded(real: Peer) -> list[Replayed]:
+    """Send requests of which each finds in the trie what the ones before have left there."""
     wait_ready(real)
     real.flush()
     prompts = [IDS, [*IDS[::-1], 500, 501], IDS, list(range(100, 160))]
@@ -380,17 +395,32 @@ def _histogram(drafter: Drafter, told: Replayed) -> list[int]:
     return counts
 
 
-def test_our_drafter_takes_the_steps_of_the_real_one(replayed: list[Replayed]) -> None:
-    given: dict[str, Value] = {
-        "model_path": "m", "tp_size": 1, **COMMON, "speculative_num_draft_tokens": DRAFT_TOKENS,
-    }  # fmt: skip
+def _drafted(replayed: list[Replayed], settings: dict[str, Value]) -> list[list[int]]:
+    given: dict[str, Value] = {"model_path": "m", "tp_size": 1, **COMMON, **settings}
     drafter = make_drafter(make_settings(given, {}, VERSION), TRUTHS["M"])
-    ours = [_histogram(drafter, told) for told in replayed]
+    return [_histogram(drafter, told) for told in replayed]
+
+
+def _replayed(replayed: list[Replayed], settings: dict[str, Value]) -> list[list[int]]:
+    streams = [Stream(told.prompt, told.output, told.beyond) for told in replayed]
+    return histograms(streams, settings)
+
+
+def test_our_drafter_takes_the_steps_of_the_real_one(replayed: list[Replayed]) -> None:
+    ours = _drafted(replayed, BY_RECENCY)
     assert ours == [told.histogram for told in replayed]
     assert ours[2][-1] > ours[0][-1], "a repeat is drafted better"
 
 
 def test_replay_takes_the_steps_of_the_real_one(replayed: list[Replayed]) -> None:
-    streams = [Stream(told.prompt, told.output, told.beyond) for told in replayed]
-    steps = histograms(streams, {"speculative_num_draft_tokens": DRAFT_TOKENS})
-    assert steps == [told.histogram for told in replayed]
+    assert _replayed(replayed, BY_RECENCY) == [told.histogram for told in replayed]
+
+
+def test_drafter_and_replay_take_the_real_ones_steps_by_likelihood(
+    replayed_by_likelihood: list[Replayed],
+) -> None:
+    real = [told.histogram for told in replayed_by_likelihood]
+    assert _drafted(replayed_by_likelihood, BY_LIKELIHOOD) == real
+    assert _replayed(replayed_by_likelihood, BY_LIKELIHOOD) == real
+    # The same requests tell the two ways to draft apart.
+    assert _replayed(replayed_by_likelihood, BY_RECENCY) != real

@@ -13,8 +13,9 @@ from orchestrator.tracking.mlflow_writer import sqlite_uri
 from orchestrator.tracking.seam import Sample, Tracker
 from sweeps.results import Outcome
 from tests.orchestrator.tracking import stores
+from tests.patience import GIVE_UP_S
 
-CLOSE_S = 60.0
+CLOSE_S = GIVE_UP_S
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,22 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from infra.probing.facts import Listener
+from infra.probing.neighbours import listeners
 from infra.reaper import all_tags
 from orchestrator.state import State
+from tests.patience import GIVE_UP_S
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 110.0
+DEADLINE_S = GIVE_UP_S
 
 SPACE = """
 from sweeps import *
@@ -105,19 +107,17 @@ def wait_for_line(folder: Path, words: str) -> None:
 
 
 def wait_until_nothing_is_left(folder: Path, port: int) -> None:
-    """Wait until no process of the folder's sweeps lives and the port can be bound."""
+    """Wait until no process of the folder's sweeps lives, and none of theirs has the port.
+
+    Another sweep of this machine may have it by then.
+    """
     ours = set(State(folder / ".sweeps").sweep_ids())
     end_s = time.monotonic() + DEADLINE_S
-    while ours & all_tags().keys() or not _is_free(port):
-        assert time.monotonic() < end_s, f"left: {all_tags()}, port {port}"
+    while ours & all_tags().keys() or holders(port, all_tags().keys() - ours):
+        assert time.monotonic() < end_s, f"left: {all_tags()}, {listeners((port, port))}"
         time.sleep(0.1)
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+def holders(port: int, strangers: Collection[str] = ()) -> list[Listener]:
+    """Return who listens on a port, but for the sweeps of others."""
+    return [one for one in listeners((port, port)) if one.sweep not in strangers]

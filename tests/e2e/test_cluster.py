@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -18,8 +19,10 @@ import psutil
 import pytest
 
 from infra.cluster.words import TOKEN_VARIABLE, head_words, new_token
+from orchestrator.exit_codes import INTERRUPTED
 from tests.e2e.sweeping import ROOT
-from tests.infra.ssh.lan import Lan, free_port
+from tests.infra.ssh.lan import Lan
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -68,7 +71,7 @@ def _wait(
 def _started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "COLUMNS": "120"},
+        env={**os.environ, "COLUMNS": "120"}, start_new_session=True,
     ) as sweep:  # fmt: skip
         try:
             yield sweep
@@ -185,7 +188,7 @@ def test_a_killed_driver_leaves_nothing_and_its_sweep_resumes_with_the_same_comm
     with _started(words) as sweep:
         _wait(lambda: any(tmp_path.glob("state/sweeps/*/trials/0002")), "more trials", sweep)
         sweep.kill()
-        sweep.communicate(timeout=60)
+        sweep.communicate(timeout=LIMIT_S)
     killed_s = time.monotonic()
     _wait(lambda: not _left(lan, b"infra"), "no server", None)
     with _started(words) as sweep:  # at once, while the nodes of the killed one are still there
@@ -196,6 +199,26 @@ def test_a_killed_driver_leaves_nothing_and_its_sweep_resumes_with_the_same_comm
     assert len(good) == 3, [(row["outcome"], row["reason"]) for row in rows]
     assert len({row["sweep"] for row in rows}) == 1
     _wait(lambda: not _left(lan), "no node", None, killed_s + NODE_ENDS_S)
+
+
+def test_ctrl_c_ends_all_on_the_hosts_and_keeps_what_was_cut(lan: Lan, tmp_path: Path) -> None:
+    words, state = _two_hosts(lan, tmp_path, trials=12), tmp_path / "state"
+    with _started(words) as sweep:
+        _wait(lambda: list(state.glob("sweeps/*/trials/0002")), "the third trial", sweep)
+        os.killpg(sweep.pid, signal.SIGINT)  # as a terminal does
+        out, err = sweep.communicate(timeout=LIMIT_S)
+    assert sweep.returncode == INTERRUPTED, out + err
+    assert "--resume" in out
+    assert "Traceback" not in out + err
+    # It has waited for them: neither a server nor a node is left at its end.
+    assert not _left(lan)
+    folders = list(state.glob("sweeps/*/trials/*"))
+    rows = [json.loads((folder / "result.json").read_text()) for folder in folders]
+    assert len(rows) >= 3
+    assert {row["outcome"] for row in rows} <= {"measured", "partial", "cancelled"}
+    cut = [row for row in rows if row["outcome"] == "cancelled"]
+    assert cut, "two hosts measured"
+    assert {row["host"] for row in cut} <= {"gpu1", "gpu2"}
 
 
 def test_the_nodes_of_a_cluster_that_is_there_are_used_and_left_as_they_were(

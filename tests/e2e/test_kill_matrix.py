@@ -12,6 +12,7 @@ import pytest
 from infra import reaper
 from orchestrator.state import State
 from tests.e2e.sweeping import (
+    DEADLINE_S,
     run,
     started,
     trials,
@@ -21,7 +22,7 @@ from tests.e2e.sweeping import (
 )
 from tests.infra.trees import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 WORLD = "[processes]\ndetached = 2\ndetached_keep_port = true\n"
 
@@ -56,7 +57,7 @@ def generating(folder: Path, *words: str) -> Iterator[tuple[psutil.Process, int]
         port = wait_for_phase(folder, "cold pass")
         yield psutil.Process(process.pid), port
         process.kill()
-        process.wait(timeout=60)
+        process.wait(timeout=DEADLINE_S)
 
 
 def test_a_trial_whose_guard_is_killed_ends_the_rest_itself(tmp_path: Path) -> None:
@@ -76,6 +77,8 @@ def test_a_trial_whose_guard_is_killed_ends_the_rest_itself(tmp_path: Path) -> N
 def test_what_a_killed_driver_and_guard_leave_is_cleaned(tmp_path: Path) -> None:
     with generating(tmp_path) as (driver, port):
         guard = _guard(tmp_path)
+        # Both at once: a driver that sees its guard go ends the rest by itself.
+        driver.suspend()
         os.kill(guard.pid, signal.SIGKILL)
         driver.kill()
         wait_until(lambda: len(_processes(tmp_path)) == 2, "the end of all but the detached ones")

@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.state import State
 from tests.e2e.sweeping import (
+    DEADLINE_S,
     run,
     started,
     trials,
@@ -19,7 +20,7 @@ from tests.e2e.sweeping import (
     write_space,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_a_sweep_ends_with_a_recommendation_and_leaves_nothing(tmp_path: Path) -> None:
@@ -51,8 +52,13 @@ def _hang_up(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize(
     ("end", "words"),
-    [(_ctrl_c, ()), (_terminate, ("--driver", "serial")), (_hang_up, ("--driver", "serial"))],
-    ids=["ctrl-c", "sigterm without ray", "a closed terminal"],
+    [
+        (_ctrl_c, ()),
+        (_terminate, ()),
+        (_terminate, ("--driver", "serial")),
+        (_hang_up, ("--driver", "serial")),
+    ],
+    ids=["ctrl-c", "sigterm", "sigterm without ray", "a closed terminal"],
 )
 def test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial(
     tmp_path: Path, end: Callable[[subprocess.Popen[str]], None], words: tuple[str, ...]
@@ -61,7 +67,7 @@ def test_an_interrupted_sweep_exits_130_and_keeps_the_cut_trial(
     with started(tmp_path, "sweep", "cut.py", *words) as process:
         port = wait_for_phase(tmp_path, "measuring")
         end(process)
-        output, _ = process.communicate(timeout=100)
+        output, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130, output
     assert end is _hang_up or "--resume" in output
     wait_until_nothing_is_left(tmp_path, port)
@@ -74,7 +80,7 @@ def test_a_signal_while_ray_comes_up_ends_a_sweep_before_its_first_trial(tmp_pat
     with started(tmp_path, "sweep", "early.py") as process:
         wait_for_line(tmp_path, "Ray starts")
         process.terminate()
-        output, _ = process.communicate(timeout=100)
+        output, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130, output
     assert "--resume" in output
     assert trials(tmp_path) == []
@@ -93,7 +99,7 @@ def test_a_driver_that_is_killed_twice_leaves_no_server_and_its_sweep_resumes(
             (sweep_id,) = state.sweep_ids()
             assert state.card(sweep_id)["status"] == "running"
             process.kill()
-            process.wait(timeout=60)
+            process.wait(timeout=DEADLINE_S)
         wait_until_nothing_is_left(tmp_path, port)
     done = run(tmp_path, "sweep", "killed.py", "--resume", "--driver", "simulated")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -5,13 +5,18 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
+from infra.host import Command
+from infra.local_host import LocalHost
 from infra.reaper import all_tags, find_tagged
+from infra.sglang.effective import account
 from infra.sglang.flags import FLAGS
 from infra.sglang_cpu.build import build
 from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
@@ -24,18 +29,15 @@ from orchestrator.trial import run_trial
 from sweeps.config import Config
 from sweeps.exporters.env_file import read_variables
 from sweeps.results import Outcome, Phase
+from tests.contracts.fidelity.peer import Peer
 from tests.e2e.sweeping import ROOT, run
+from tests.infra.trees import fresh_sweep, wait_until
+from tests.patience import SGLANG_S
+from tests.ports import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 EXPORTS = {"sh": "serve.sh", "yaml": "serve.yaml", "systemd": "serve.service"}
-READ_BY_SGLANG = """
-import json, sys
-from sglang.srt.server_args import prepare_server_args
-read = prepare_server_args(sys.argv[2:])
-print(json.dumps({name: getattr(read, name) for name in sys.argv[1].split(",")}))
-"""
-
 SPACE = """
 from dataclasses import replace
 from search_spaces.cpu_tiny import sweep as whole
@@ -47,6 +49,7 @@ sweep = replace(
         warming_passes=2,
     ),
     budget=replace(whole.budget, trials=2, start_s=500.0, trial_s=1500.0),
+    hosts=[replace(whole.hosts[0], name="{host}")],
 )
 """
 
@@ -57,11 +60,19 @@ def environment() -> None:
     build(EnvLayout(ROOT / DEFAULT_ENV), ROOT / DEFAULT_MODEL, print)
 
 
+@pytest.fixture
+def sweep() -> Iterator[str]:
+    """Lend a sweep id whose processes must all be gone after the test."""
+    with fresh_sweep() as name:
+        yield name
+
+
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the state folder of a finished sweep."""
     folder = tmp_path_factory.mktemp("real")
-    (folder / "space.py").write_text(SPACE)
+    # Another run of the tests may have the machine "cpu".
+    (folder / "space.py").write_text(SPACE.format(host=f"cpu-{uuid.uuid4().hex[:8]}"))
     words = (
         "sweep",
         str(folder / "space.py"),
@@ -72,7 +83,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     done = subprocess.run(
         [sys.executable, "-m", "orchestrator", *words],
-        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=2 * SGLANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "EMULATED" not in done.stdout
@@ -110,25 +121,39 @@ def exported(state: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_sglang_reads_its_own_file_as_it_was_measured(state: Path, exported: Path) -> None:
+def test_sglang_starts_from_its_own_file_as_it_was_measured(
+    state: Path, exported: Path, sweep: str, tmp_path: Path
+) -> None:
     path = exported / EXPORTS["yaml"]
     record = subject_of(str(path), State(state), edited=False).record
     results = State(state).results(str(record["sweep"]))
     (trial,) = [r for r in results if r.trial == record["trial"]]
-    measured = {name: v for name, v in trial.effective.items() if name in FLAGS}
     rest = read_variables(path.with_suffix(".env").read_text())
-    python = str(ROOT / DEFAULT_ENV / "bin" / "python")
-    done = subprocess.run(
-        [python, "-c", READ_BY_SGLANG, ",".join(measured), "--config", str(path), *rest.options],
-        env={"PATH": os.environ["PATH"], **dict(rest.env)},
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    python, port, log = str(ROOT / DEFAULT_ENV / "bin" / "python"), free_port(), tmp_path / "log"
+    argv = (
+        python, "-m", "sglang.launch_server", "--config", str(path), *rest.options,
+        "--port", str(port),
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    read = json.loads(done.stdout.splitlines()[-1])
-    # What nobody names, the server chooses later.
-    named = {name for name in measured if read[name] is not None}
-    assert {name: read[name] for name in named} == {name: measured[name] for name in named}
-    assert {name for name, value in trial.config.items() if value is not None} <= named
+    env = {"PATH": os.environ["PATH"], **dict(rest.env)}
+    server = LocalHost().start(Command(argv, env, log, sweep, "yaml", cwd=ROOT))
+    try:
+        peer = Peer("real", port, log)
+        wait_until(lambda: server.poll() is not None or _is_ready(peer), "SGLang", SGLANG_S)
+        assert server.poll() is None, log.read_text()
+        reply = peer.generate("def add(a, b):", 8).json
+        told = account(peer.ask("GET", "/server_info").json, trial.requested, "0.5.23").settings
+    finally:
+        assert server.stop().clean
+    assert reply["meta_info"]["completion_tokens"] == 8
+    measured = {name: value for name, value in trial.effective.items() if name in FLAGS}
+    assert {name: value for name, value in told.items() if name in FLAGS} == measured
+    assert {name for name, value in trial.config.items() if value is not None} <= measured.keys()
+
+
+def _is_ready(peer: Peer) -> bool:
+    with suppress(OSError):
+        return peer.ask("GET", "/health").status == 200
+    return False
 
 
 def test_the_exports_hold_one_plan_and_verify_passes(state: Path, exported: Path) -> None:
@@ -139,7 +164,7 @@ def test_the_exports_hold_one_plan_and_verify_passes(state: Path, exported: Path
     words = (str(exported / EXPORTS["systemd"]), "--starts", "1", "--within", "900", "--json")
     done = subprocess.run(
         [sys.executable, "-m", "orchestrator", "verify", *words, "--state-dir", str(state)],
-        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=2 * SGLANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
@@ -161,14 +186,14 @@ class _Nobody:
 
 
 def test_flags_that_sglang_refuses_are_infeasible(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sweep: str
 ) -> None:
     monkeypatch.chdir(ROOT)
     path = ROOT / "search_spaces" / "cpu_tiny.py"
-    sweep = prepare(load_sweep(path), path)
+    space = prepare(load_sweep(path), path)
     config = Config.of({"speculative_algorithm": None, "sampling_backend": "no-such-backend"})
-    host = sweep.hosts[0]
-    job = TrialJob("real-refused", "real-refused", 0, replace(sweep), config, host, tmp_path)
+    host = space.hosts[0]
+    job = TrialJob(f"{sweep}-0", sweep, 0, space, config, host, tmp_path)
     result = run_trial(job, local_tools(host), _Nobody())
     assert result.outcome is Outcome.INFEASIBLE, result.reason
     assert "no-such-backend" in result.reason
@@ -191,19 +216,18 @@ class _Killer(_Nobody):
 
 
 def test_a_scheduler_that_is_killed_ends_its_trial_as_failed_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sweep: str
 ) -> None:
     monkeypatch.chdir(ROOT)
     path = ROOT / "search_spaces" / "cpu_tiny.py"
-    sweep = prepare(load_sweep(path), path)
-    host, killer = sweep.hosts[0], _Killer("real-killed")
-    job = TrialJob(
-        "real-killed", "real-killed", 0, sweep, sweep.space.plain(), host, tmp_path / "trial"
-    )
+    space = prepare(load_sweep(path), path)
+    host, killer = space.hosts[0], _Killer(sweep)
+    plain = space.space.plain()
+    job = TrialJob(f"{sweep}-0", sweep, 0, space, plain, host, tmp_path / "trial")
     job.folder.mkdir()
     result = run_trial(job, local_tools(host), killer)
     assert killer.killed
     assert result.outcome is Outcome.FAILED, result.reason
     assert "scheduler" in result.reason
     assert not result.dirty
-    assert "real-killed" not in all_tags()
+    assert sweep not in all_tags()

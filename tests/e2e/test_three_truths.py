@@ -28,7 +28,7 @@ from sweeps.sweep import Sweep
 from sweeps.values import Value
 from tests.orchestrator.running import sweep_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 SPACE = Path(__file__).parents[2] / "search_spaces" / "joint.py"
 METRIC = "decode_tok_s"

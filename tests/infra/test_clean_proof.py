@@ -27,9 +27,9 @@ from infra.runtime_folder import RuntimeFolder
 from sweeps.hosts import HostSpec
 from tests.infra.runtime import segment
 from tests.infra.trees import python, tree_command, wait_ready, wait_until
+from tests.ports import own_range
 
 GIB = 2**30
-RANGE = (28000, 28299)
 pytestmark = pytest.mark.usefixtures("runtime")
 
 
@@ -77,7 +77,7 @@ class NoGpus:
 
 
 def premises(gpus: GpuView, clock: Clock | None = None) -> LocalPremises:
-    return LocalPremises(LocalHost(RANGE), gpus, clock or ScaledClock())
+    return LocalPremises(LocalHost(own_range()), gpus, clock or ScaledClock())
 
 
 def prove_memory(
@@ -86,7 +86,7 @@ def prove_memory(
     """Reserve while a device holds `before`, and prove while it holds `after`, look by look."""
     gpus = ScriptedGpus([before])
     clock = TickingClock(gpus)
-    place = LocalPremises(LocalHost(RANGE), gpus, clock)
+    place = LocalPremises(LocalHost(own_range()), gpus, clock)
     with place.reserve("s", str(uuid.uuid4()), folder) as reservation:
         gpus.used_bytes, gpus.looks = after, 0
         return place.prove_clean(reservation, deadline_s), gpus
@@ -166,7 +166,7 @@ def test_memory_that_nobody_tells_is_skipped_and_said(tmp_path: Path) -> None:
 def test_gpus_of_others_are_not_judged(tmp_path: Path) -> None:
     gpus = ScriptedGpus([0])
     clock = TickingClock(gpus)
-    place = LocalPremises(LocalHost(RANGE), gpus, clock, gpu_indices=(1, 2))
+    place = LocalPremises(LocalHost(own_range()), gpus, clock, gpu_indices=(1, 2))
     with place.reserve("s", "t", tmp_path) as reservation:
         gpus.used_bytes = [50 * GIB]
         assert place.prove_clean(reservation, 60.0).clean
@@ -196,7 +196,7 @@ def test_an_emulated_host_that_releases_late_is_waited_for(
     folder = HostFolder(tmp_path / "host")
     gpus = EmulatedGpuView(folder, TRUTHS[HostSpec().truth].gpu, 2)
     clock = ScaledClock(scale)
-    place = LocalPremises(LocalHost(RANGE), gpus, clock)
+    place = LocalPremises(LocalHost(own_range()), gpus, clock)
     with place.reserve(sweep, "t1", tmp_path) as reservation:
         env = {
             "EMULATED_TIME_SCALE": f"{scale:g}",
@@ -370,7 +370,7 @@ def test_the_runtime_folder_is_empty_after_it_all(runtime: RuntimeFolder, tmp_pa
 
 
 def test_a_stranger_on_a_derived_port_is_no_leftover() -> None:
-    host, clock = LocalHost(RANGE), ScaledClock(1.0)
+    host, clock = LocalHost(own_range()), ScaledClock(1.0)
     with host.reserve("s", "t") as lent, socket.socket() as stranger:
         stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         stranger.bind(("127.0.0.1", lent.derived_ports[0]))

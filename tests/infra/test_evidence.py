@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,13 +121,11 @@ def test_processes_that_left_the_tree_are_named_by_their_pids(tmp_path: Path) ->
 
 def test_a_driver_that_never_answers_costs_no_more_than_the_limit(tmp_path: Path) -> None:
     gpus = _Gpus(stuck=True)
-    before = time.monotonic()
     files = keep_evidence(tmp_path / "evidence", Subject(2**22 - 1, ["x"]), gpus, limit_s=0.5)
-    waited_s = time.monotonic() - before
+    assert not gpus.released.is_set()
     gpus.released.set()
     assert {"log_tail.txt", "cut_off.txt"} <= set(files)
     assert "gpus.txt" not in files
-    assert waited_s / 0.5 < 10
 
 
 def test_the_second_evidence_of_a_trial_does_not_cover_the_first(tmp_path: Path) -> None:

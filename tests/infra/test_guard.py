@@ -168,9 +168,10 @@ def test_the_rest_is_ended_without_an_order_and_told_later(sweep: str, tmp_path:
 
 def test_heartbeats_outlast_the_lease(sweep: str, tmp_path: Path) -> None:
     ticks = "import time\nwhile True: print('tick', flush=True); time.sleep(0.1)"
-    command = Command(python(ticks), {}, tmp_path / "log", sweep, "t1", lease_s=0.8)
+    command = Command(python(ticks), {}, tmp_path / "log", sweep, "t1", lease_s=3.0)
     server = LocalHost().start(command)
-    wait_until(lambda: len(server.log_tail(99)) > 12, "a life longer than the lease")
+    # Each tick takes 0.1 s at least.
+    wait_until(lambda: len(server.log_tail(99)) > 35, "a life longer than the lease")
     assert server.poll() is None
     assert server.stop().exit_code == -signal.SIGTERM
 

@@ -26,7 +26,9 @@ __all__ = ["sshd"]
 
 pytestmark = pytest.mark.slow
 
-LEASE_S = 1.5
+LEASE_S = 4.0
+"""Long enough for a sign of life that a busy machine delays."""
+_BEATS = 5
 
 
 def connect(sshd: Sshd, port: int | None = None) -> paramiko.SSHClient:
@@ -146,16 +148,16 @@ def test_a_network_that_falls_silent_ends_the_tree_by_its_lease(
         remote.order(spec_line(sweep, tmp_path / "log", lease_s=LEASE_S))
         pid, _ = remote.started()
         wait_ready(tmp_path / "log")
-        for _ in range(8):
+        for _ in range(_BEATS):
             remote.order(guard.HEARTBEAT)
             time.sleep(LEASE_S / 4)
-        # Twice the lease is over: it is the signs of life that keep the tree.
+        # More than the lease is over: it is the signs of life that keep the tree.
         assert psutil.pid_exists(pid)
         proxy.cut()
         wait_until(lambda: not find_tagged(sweep), "the end of the tree")
         # Nobody has told the remote side: it still thinks it is connected.
         assert client.get_transport() is not None
-    assert "no sign of life from the owner for 1.5 s" in (tmp_path / "log").read_text()
+    assert "no sign of life from the owner for 4 s" in (tmp_path / "log").read_text()
 
 
 _DRIVER = """
@@ -208,7 +210,7 @@ def test_a_detached_server_survives_the_connection_until_its_lease(
     # Another connection finds the same server, and gives signs of life by pid.
     with closing(connect(sshd)) as client:
         wait_ready(log_path)
-        for _ in range(8):
+        for _ in range(_BEATS):
             _, stdout, _ = client.exec_command(f"kill -USR1 {guard_pid}", timeout=30)
             assert stdout.channel.recv_exit_status() == 0
             time.sleep(LEASE_S / 4)

@@ -8,10 +8,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from infra import file_lock, runtime_folder
@@ -22,9 +21,9 @@ from infra.local_host import LocalHost
 from infra.reservation import DERIVED_PORTS, records
 from infra.runtime_folder import RuntimeFolder, RuntimeFolderError
 from tests.infra.trees import open_fds, wait_until
+from tests.ports import own_range
 
 ROOT = Path(__file__).parents[2]
-RANGE = (29000, 29299)
 
 _OWNER = """
 import sys
@@ -37,16 +36,16 @@ with host_lock(["GPU-a", "GPU-b"], owner_text("theirs", Path("/some/state"))):
 _RESERVE = """
 import sys
 from infra.local_host import LocalHost
-with LocalHost((29000, 29299)).reserve("theirs", "t1") as reserved:
+with LocalHost((int(sys.argv[1]), int(sys.argv[2]))).reserve("theirs", "t1") as reserved:
     print(*reserved.ports, flush=True)
     sys.stdin.read()
 """
 
 
 @contextmanager
-def other_process(code: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def other_process(code: str, *words: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run a program until its first line, which is lent, too."""
-    argv = [sys.executable, "-c", code]
+    argv = [sys.executable, "-c", code, *map(str, words)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
@@ -86,14 +85,14 @@ import os, sys, time
 from infra.host_lock import host_lock, owner_text
 with host_lock(["GPU-a"], "the dead"):
     if os.fork() == 0:
-        print("held", flush=True)
+        print(os.getpid(), flush=True)
         time.sleep(600)
     os._exit(0)
 """
 
 
 def test_a_lock_of_a_dead_process_counts_for_nothing(runtime: RuntimeFolder) -> None:
-    with other_process(_FORKED) as (process, _):
+    with other_process(_FORKED) as (process, child):
         process.wait()
         try:
             # A child that lives on holds the file, and the owner cannot give it back any more.
@@ -103,10 +102,7 @@ def test_a_lock_of_a_dead_process_counts_for_nothing(runtime: RuntimeFolder) -> 
             with host_lock(["GPU-a"], "the living"):
                 assert [lock.owner for lock in held_locks()] == ["the living"]
         finally:
-            for pid in psutil.pids():
-                with suppress(psutil.Error):
-                    if _FORKED in psutil.Process(pid).cmdline():
-                        psutil.Process(pid).kill()
+            os.kill(int(child), signal.SIGKILL)
 
 
 def test_a_lock_of_an_earlier_boot_counts_for_nothing(
@@ -174,7 +170,7 @@ def test_an_emulated_host_is_locked_where_its_servers_meet(tmp_path: Path) -> No
 
 
 def test_a_reservation_is_ours_alone_and_ends_with_it(runtime: RuntimeFolder) -> None:
-    host = LocalHost(RANGE)
+    host = LocalHost(own_range())
     with host.reserve("s", "what is opened once for all"):
         pass
     before = open_fds()
@@ -183,7 +179,7 @@ def test_a_reservation_is_ours_alone_and_ends_with_it(runtime: RuntimeFolder) ->
         ports = [port for one in lent for port in one.ports]
         assert len(set(ports)) == len(ports) == 4 * (2 + len(DERIVED_PORTS))
         assert all(host.is_port_free(port) for port in ports)
-        assert not {host.free_port() for _ in range(300)} & set(ports)
+        assert not {host.free_port() for _ in range(150)} & set(ports)
         for one in lent:
             assert one.temp_folder.stat().st_mode & 0o777 == 0o700
             # SGLang names its sockets tmp and eight letters; an address has 107 bytes.
@@ -207,31 +203,33 @@ def _ports(reservations: list[Reservation]) -> set[int]:
 
 @pytest.mark.slow
 def test_two_processes_never_get_the_same_port(runtime: RuntimeFolder) -> None:
-    with other_process(_RESERVE) as (process, line), ExitStack() as held:
+    with other_process(_RESERVE, *own_range()) as (process, line), ExitStack() as held:
         theirs = {int(port) for port in line.split()}
-        ours = _ports(_reserve_all(LocalHost(RANGE), held))
-        assert len(ours) > 200
+        ours = _ports(_reserve_all(LocalHost(own_range()), held))
+        assert len(ours) > 100
         assert not ours & theirs
         process.kill()
         process.wait()
         # The lock died with its owner, and the record can be told from those of the living.
         assert sorted({record.sweep for record in records(runtime) if record.held}) == ["ours"]
         assert [record.sweep for record in records(runtime) if not record.held] == ["theirs"]
-        assert _ports(_reserve_all(LocalHost(RANGE), held)) & theirs
+        assert _ports(_reserve_all(LocalHost(own_range()), held)) & theirs
 
 
 def test_a_derived_port_in_use_moves_the_reservation_on(runtime: RuntimeFolder) -> None:
-    taken = 29100 + DERIVED_PORTS[3]
+    first, _ = own_range()
+    taken = first + DERIVED_PORTS[3]
     with socket.create_server(("127.0.0.1", taken)), ExitStack() as held:
-        found = _reserve_all(LocalHost((29100, 29107)), held)
+        found = _reserve_all(LocalHost((first, first + 7)), held)
         assert found
-        assert 29100 not in [one.port for one in found]
+        assert first not in [one.port for one in found]
         assert taken not in _ports(found)
 
 
 def test_a_full_range_is_told(runtime: RuntimeFolder) -> None:
-    with pytest.raises(HostError, match="no free port from 29000 to 29000"):
-        LocalHost((29000, 29000)).reserve("s", "t").__enter__()
+    first, _ = own_range()
+    with pytest.raises(HostError, match=f"no free port from {first} to {first}"):
+        LocalHost((first, first)).reserve("s", "t").__enter__()
 
 
 def test_a_lock_file_that_is_removed_meanwhile_is_taken_anew(tmp_path: Path) -> None:
@@ -294,7 +292,7 @@ def test_a_runtime_folder_that_others_could_use_is_refused(
 
 
 def test_the_lock_of_a_dead_process_is_free_at_once(runtime: RuntimeFolder) -> None:
-    with other_process(_RESERVE) as (process, line):
+    with other_process(_RESERVE, *own_range()) as (process, line):
         path = runtime.ports / line.split()[0]
         assert file_lock.holder(path) == f"process {process.pid}"
         process.kill()

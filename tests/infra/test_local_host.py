@@ -7,6 +7,7 @@ import pytest
 
 from infra.host import HostError
 from infra.local_host import LocalHost, tail
+from tests.ports import own_range
 
 pytestmark = pytest.mark.slow
 
@@ -18,9 +19,9 @@ def _listen() -> socket.socket:
 
 
 def test_every_port_of_the_range_has_its_turn() -> None:
-    # Not of the range that sweeps elsewhere on this machine take theirs from.
-    host = LocalHost(port_range=(30000, 30004))
-    free = [port for port in range(30000, 30005) if host.is_port_free(port)]
+    first, _ = own_range()
+    host = LocalHost(port_range=(first, first + 4))
+    free = [port for port in range(first, first + 5) if host.is_port_free(port)]
     ports = [host.free_port() for _ in free]
     assert sorted(ports) == free
     assert host.free_port() == ports[0]

@@ -13,6 +13,7 @@ import pytest
 
 from infra import reaper
 from tests.infra.trees import python, wait_until
+from tests.patience import GIVE_UP_S
 
 ROOT = Path(__file__).parents[2]
 _REST = "import signal; print('up', flush=True); signal.pause()"
@@ -44,7 +45,7 @@ def test_finds_by_sweep_and_by_trial(sweep: str) -> None:
 def test_reaps_one_trial_and_leaves_the_other(sweep: str) -> None:
     with tagged(sweep, "t1") as one, tagged(sweep, "t2") as two:
         assert reaper.reap(sweep, "t1") == 1
-        assert one.wait(30) == -signal.SIGKILL
+        assert one.wait(GIVE_UP_S) == -signal.SIGKILL
         assert two.poll() is None
         assert reaper.reap(sweep) == 1
         assert reaper.reap(sweep) == 0
@@ -54,7 +55,13 @@ def test_a_frozen_process_is_killed_as_well(sweep: str) -> None:
     with tagged(sweep, "t1") as process:
         process.send_signal(signal.SIGSTOP)
         assert reaper.reap(sweep) == 1
-        assert process.wait(30) == -signal.SIGKILL
+        assert process.wait(GIVE_UP_S) == -signal.SIGKILL
+
+
+def test_all_are_killed_even_where_looking_takes_all_the_time(sweep: str) -> None:
+    with tagged(sweep, "t1") as one, tagged(sweep, "t2") as two:
+        assert reaper.reap(sweep, wait_s=0.0) == 2
+        assert {one.wait(GIVE_UP_S), two.wait(GIVE_UP_S)} == {-signal.SIGKILL}
 
 
 def test_spares_itself_and_its_ancestors(sweep: str, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import psutil
 
 from infra.host import Command
 from infra.reaper import find_tagged, reap
+from tests.patience import GIVE_UP_S
 
-PATIENCE_S = 30.0
+PATIENCE_S = GIVE_UP_S
 KINDS = ("plain", "setsid", "stubborn")
 SIZE = 2
 """Living processes of each kind, the root included and the guard not."""
@@ -51,9 +52,9 @@ def tree_command(
     return Command(argv, {}, log_path, sweep, "t1", grace_s=grace_s, lease_s=lease_s)
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
+def wait_until(condition: Callable[[], object], what: str, within_s: float = PATIENCE_S) -> None:
     """Wait until something holds; fail by name if it does not come to."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline_s, f"never came: {what}"
         time.sleep(0.01)

@@ -16,6 +16,7 @@ from sweeps.hosts import EngineName, HostSpec
 from sweeps.launch import Deadlines, LaunchPlan
 from sweeps.values import Value
 from tests.infra.trees import fresh_sweep, python
+from tests.ports import free_port
 
 DIALECT = "generate"
 
@@ -90,7 +91,7 @@ def emulated(
     tools = local_tools(host)
     asked = {"model_path": "some/model", "tp_size": 8, **(settings or {})}
     plan = tools.engine.plan(
-        asked, host, port or tools.host.free_port(), deadlines or Deadlines(start_s=20_000.0)
+        asked, host, port or free_port(), deadlines or Deadlines(start_s=20_000.0)
     )
     with _running(plan, folder, tools) as start:
         yield start
@@ -102,7 +103,7 @@ def scripted(
 ) -> Iterator[Start]:
     """Start a few lines of Python that write what SGLang would."""
     tools = local_tools(HostSpec(engine=EngineName.EMULATED, time_scale=scale))
-    port = tools.host.free_port()
+    port = free_port()
     plan = LaunchPlan(python(code), (), (), "127.0.0.1", port, deadlines)
     with _running(plan, folder, tools) as start:
         # Nothing is as slow to start here as an emulated server.

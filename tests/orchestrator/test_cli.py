@@ -15,6 +15,7 @@ import pytest
 from orchestrator.cli import app
 from orchestrator.state import State
 from tests.infra.runtime import runtime, shm
+from tests.patience import GIVE_UP_S
 
 __all__ = ["runtime", "shm"]
 
@@ -45,7 +46,7 @@ sweep = Sweep(
 def _orchestrator(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "orchestrator", *words],
-        cwd=cwd, capture_output=True, text=True, timeout=100, check=False,
+        cwd=cwd, capture_output=True, text=True, timeout=GIVE_UP_S, check=False,
         env={**os.environ, "COLUMNS": "100"},
     )  # fmt: skip
 

@@ -2,15 +2,18 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from infra.emulated.life.host_folder import Holding, HostFolder
+from infra.local_host import LocalHost
 from infra.probing.facts import GpuFacts, HostFacts, Iommu, NcclFile, Room, Software, System
 from infra.probing.links import Links
 from infra.process_id import started_ticks
@@ -260,6 +263,12 @@ def _run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return code, capsys.readouterr().out
 
 
+@contextmanager
+def _a_neighbour_on_our_ports() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", LocalHost().free_port())) as listener:
+        yield listener.getsockname()[1]
+
+
 def test_the_command_tells_ready_from_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -273,14 +282,18 @@ def test_the_command_tells_ready_from_not_ready(
     pid = os.getpid()
     folder = HostFolder(tmp_path / ".sweeps/hosts/local")
     folder.hold(Holding(pid, started_ticks(pid) or 0, 3, 2**34))
-    code, text = _run(capsys, "--host", "--engine", "emulated", "--json")
+    with _a_neighbour_on_our_ports() as port:
+        code, text = _run(capsys, "--host", "--engine", "emulated", "--json")
     assert code == NOT_READY
     (data,) = json.loads(text)
     assert (data["host"], data["emulated"], data["ready"]) == ("local", True, False)
     assert data["fingerprint"] == data["facts"]["fingerprint"]
-    (finding,) = data["findings"]
+    # Whatever else runs on this machine is told as well, and is no reason to wait.
+    found = data["findings"]
+    (finding,) = [one for one in found if one["weight"] == Weight.WAITS]
     assert finding["subject"] == "GPU 3"
     assert str(pid) in finding["what"]
+    assert f"port {port}" in [one["subject"] for one in found if one["weight"] == Weight.WARNS]
     assert _run(capsys, "--host", "no.py")[0] == BAD_INPUT
     assert _run(capsys)[0] == BAD_INPUT
     assert _run(capsys, "no.py", "local")[0] == BAD_INPUT

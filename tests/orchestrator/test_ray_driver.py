@@ -25,7 +25,7 @@ from sweeps.results import Outcome, TrialResult
 from sweeps.sweep import Budget
 from tests.sweeps.makers import SMALL
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 class Breaker:

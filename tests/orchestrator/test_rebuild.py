@@ -37,9 +37,10 @@ from sweeps.problems import BadInputError
 from sweeps.results import Outcome, TrialResult
 from tests.orchestrator.search.ready import study_file
 from tests.orchestrator.tracking import stores
+from tests.patience import GIVE_UP_S
 from tests.sweeps.makers import SMALL, ngram, plain, result
 
-CLOSE_S = 60.0
+CLOSE_S = GIVE_UP_S
 BEGAN_MS = 1_767_323_045_000
 ENDS = [
     result(0, plain(), 20.0),

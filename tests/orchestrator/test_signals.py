@@ -5,11 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from orchestrator.signals import SIGNALS, Interrupts
+from orchestrator.state import State
+from tests.patience import GIVE_UP_S
 
 PROGRAM = """
 import os, signal, sys, time
@@ -40,10 +43,10 @@ def _told(folder: Path, signals: list[signal.Signals], *words: str) -> int:
         assert process.stdout.readline() == "ready\n"
         for number in signals:
             process.send_signal(number)
-            end_s = time.monotonic() + 30
+            end_s = time.monotonic() + GIVE_UP_S
             while not (folder / "first").exists() and time.monotonic() < end_s:
                 time.sleep(0.01)
-        return process.wait(timeout=30)
+        return process.wait(timeout=GIVE_UP_S)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -89,3 +92,32 @@ def test_what_must_not_be_cut_off_is_not_and_then_the_signal_counts() -> None:
         with pytest.raises(KeyboardInterrupt), interrupts.held():
             signal.raise_signal(signal.SIGTERM)
         assert ends == ["at once"]
+
+
+def test_what_nohup_started_outlives_its_terminal() -> None:
+    interrupts = Interrupts(lambda: None)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupts.heard():
+            signal.raise_signal(signal.SIGHUP)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_command_that_a_script_started_behind_an_ampersand(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    began = datetime.now(UTC).isoformat()
+    state.write_card("s", {"name": "s", "status": "running", "began_at": began, "hosts": []})
+    words = ("watch", "--state-dir", str(tmp_path), "--port", "0")
+    behind = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "orchestrator"]
+    with subprocess.Popen([*behind, *words], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert "Ctrl-C ends" in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=GIVE_UP_S) == 0
+        finally:
+            process.kill()

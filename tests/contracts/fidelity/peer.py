@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 60.0
+from tests.patience import GIVE_UP_S
+
+LIMIT_S = GIVE_UP_S
 
 Json = dict[str, Any]
 

@@ -77,7 +77,11 @@ def abort_of_a_waiting_request(peer: Peer) -> Facts:
         waiting = pool.submit(peer.ask, "POST", "/generate", queued)
         time.sleep(_SOME_STEPS_S)
         assert not waiting.done()
-        peer.ask("POST", "/abort_request", {"rid": "queued"})
+        until_s = time.monotonic() + LIMIT_S
+        while not waiting.done():  # the order has no effect before the request is there
+            assert time.monotonic() < until_s
+            peer.ask("POST", "/abort_request", {"rid": "queued"})
+            time.sleep(_SOME_STEPS_S)
         facts = facts_of(waiting.result(LIMIT_S), stream=True)
         peer.ask("POST", "/abort_request", {"abort_all": True})
         return facts

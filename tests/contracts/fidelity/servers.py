@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,12 +15,13 @@ from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
 from tests.contracts.fidelity.exchanges import CONTEXT_TOKENS
 from tests.contracts.fidelity.peer import Peer
 from tests.contracts.fidelity.scenes import MOST_RUNNING
+from tests.patience import SGLANG_S
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 TIME_SCALE = 25.0
 DRAFT_TOKENS = 8
 LOG_INTERVAL = 4
-_START_S = 240.0
 _STOP_S = 20.0
 PLAIN_SERVER = (
     *COMMON_FLAGS,
@@ -45,7 +45,7 @@ _EMULATED_INSTEAD = {"0.1": "0.9", "cpu": "cuda"}
 def real_server(folder: Path, flags: Sequence[str] = NGRAM_SERVER) -> Iterator[Peer]:
     """Start SGLang; the peer may not be ready yet."""
     env = EnvLayout(ROOT / DEFAULT_ENV)
-    port = _free_port()
+    port = free_port()
     argv = server_argv(env, ROOT / DEFAULT_MODEL, port=port, flags=(*flags, _QUIET))
     variables = {"PATH": os.environ["PATH"], **server_variables(env)}
     with _process(argv, variables, folder / "real.log") as process:
@@ -55,7 +55,7 @@ def real_server(folder: Path, flags: Sequence[str] = NGRAM_SERVER) -> Iterator[P
 @contextmanager
 def emulated_server(folder: Path, name: str, flags: Sequence[str]) -> Iterator[Peer]:
     """Start the emulated server; the peer may not be ready yet."""
-    port = _free_port()
+    port = free_port()
     argv = [
         sys.executable, "-m", "infra.emulated", "--model-path", str(ROOT / DEFAULT_MODEL),
         "--host", "127.0.0.1", "--port", str(port),
@@ -70,7 +70,7 @@ def emulated_server(folder: Path, name: str, flags: Sequence[str]) -> Iterator[P
 @cache
 def wait_ready(peer: Peer) -> None:
     """Wait until a server answers its health check, which takes a second: once is enough."""
-    until_s = time.monotonic() + _START_S
+    until_s = time.monotonic() + SGLANG_S
     while time.monotonic() < until_s and (peer.process is None or peer.process.poll() is None):
         try:
             if peer.ask("GET", "/health").status == 200:
@@ -95,9 +95,3 @@ def _process(
         # At once and with its children: how servers end is tested elsewhere.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(_STOP_S)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 60.0
+from tests.patience import GIVE_UP_S
+from tests.ports import free_port
+
+LIMIT_S = GIVE_UP_S
 
 Json = dict[str, Any]
 
@@ -105,13 +107,6 @@ def events(connection: http.client.HTTPConnection) -> Iterator[Event]:
                 return
             yield Event(at_s, json.loads(data))
     raise AssertionError("the stream ended without its mark")
-
-
-def free_port() -> int:
-    """Return a port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

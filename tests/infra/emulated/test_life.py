@@ -70,11 +70,11 @@ def exit_code(served: Served) -> int:
     return served.process.wait(LIMIT_S)
 
 
-def test_the_tree_looks_as_sglangs_and_every_signal_ends_all_of_it() -> None:
+def test_the_tree_looks_as_sglangs_and_every_signal_ends_all_of_it(sweep: str) -> None:
     signals = {signal.SIGTERM: 0, signal.SIGQUIT: -9, signal.SIGKILL: -9, signal.SIGINT: -2}
     with ExitStack() as stack:
         servers = {
-            number: stack.enter_context(serve(*SMALL, scale=FAST, ORCH_SWEEP="life"))
+            number: stack.enter_context(serve(*SMALL, scale=FAST, ORCH_SWEEP=sweep))
             for number in signals
         }
         for number, served in servers.items():
@@ -89,7 +89,7 @@ def test_the_tree_looks_as_sglangs_and_every_signal_ends_all_of_it() -> None:
             assert one(processes, "from multiprocessing.resource_tracker import main")
             assert "infra.emulated" in psutil.Process(served.process.pid).cmdline()
             for process in processes.values():
-                assert process.environ()["ORCH_SWEEP"] == "life"
+                assert process.environ()["ORCH_SWEEP"] == sweep
                 process.send_signal(signal.SIGINT)
             served.process.send_signal(number)
             assert exit_code(served) == signals[number], served.log()

@@ -15,7 +15,8 @@ import pytest
 from infra.emulated.engine import EmulatedEngine
 from infra.emulated.settings import make_settings
 from infra.emulated.truth import TRUTHS
-from tests.infra.emulated.serving import LIMIT_S, Json, Served, events, free_port, serve
+from tests.infra.emulated.serving import LIMIT_S, Json, Served, events, serve
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -10,6 +10,7 @@ from infra.probing.nccl_files import read_nccl_files
 from infra.probing.neighbours import listeners, unpassed
 from infra.probing.system import read_memory, read_room, read_system
 from tests.infra.probing.stand_ins import Machine
+from tests.ports import free_port
 
 GPU = "sys/bus/pci/devices/0000:01:00.0"
 BRIDGE = "sys/bus/pci/devices/0000:00:01.0"
@@ -90,8 +91,8 @@ def test_nccl_takes_one_file_of_the_system_and_one_of_its_user(machine: Machine)
 
 
 def test_who_listens_on_a_port_of_ours_is_named() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
         (found,) = listeners((port, port))
         assert found.port == port
         assert found.pid

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -21,6 +22,8 @@ from infra.sglang.effective import (
 from sweeps.pins import CAPACITY
 from sweeps.values import Value
 
+SWEEP = f"test-{uuid.uuid4().hex}"
+TAGS = tags(SWEEP, "t")
 INFO: Mapping[str, object] = {
     "max_running_requests": None, "mem_fraction_static": 0.88, "attention_backend": "fa3",
     "page_size": 1, "chunked_prefill_size": 8192, "cuda_graph_max_bs_decode": None,
@@ -204,7 +207,7 @@ def launcher(**env: str) -> Iterator[int]:
     """Run it; give its pid."""
     process = subprocess.Popen(
         [sys.executable, "-c", LAUNCHER],
-        env={"PATH": os.environ["PATH"], **tags("s", "t"), **env},
+        env={"PATH": os.environ["PATH"], **TAGS, **env},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -218,8 +221,8 @@ def launcher(**env: str) -> Iterator[int]:
 
 def test_a_scheduler_shows_what_its_launcher_changed_after_its_own_start() -> None:
     with launcher(NCCL_CUMEM_ENABLE="1", MY_AXIS="x", OTHER="y") as pid:
-        read = read_environments(pid, tags("s", "t"), ["MY_AXIS"])
-        stranger = read_environments(pid, tags("s", "another trial"))
+        read = read_environments(pid, TAGS, ["MY_AXIS"])
+        stranger = read_environments(pid, tags(SWEEP, "another trial"))
     assert read.known
     assert read.launcher == {"NCCL_CUMEM_ENABLE": "1", "MY_AXIS": "x"}
     assert read.scheduler == {"NCCL_CUMEM_ENABLE": "0", "MY_AXIS": "x"}
@@ -231,5 +234,5 @@ def test_a_scheduler_shows_what_its_launcher_changed_after_its_own_start() -> No
 def test_a_process_that_is_gone_or_not_ours_tells_nothing() -> None:
     with launcher() as pid:
         pass
-    assert read_environments(pid, tags("s", "t")) == UNREAD
-    assert read_environments(1, tags("s", "t")) == UNREAD
+    assert read_environments(pid, TAGS) == UNREAD
+    assert read_environments(1, TAGS) == UNREAD

@@ -8,7 +8,6 @@ an emulated machine. Needs root, Linux, sshd and iproute2.
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -372,9 +371,3 @@ def _toml(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_toml(held)}" for key, held in value.items()) + "}"
     return str(value) if isinstance(value, int | float) else f'"{value}"'
-
-
-def free_port() -> int:
-    """Return a loopback port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

@@ -14,8 +14,9 @@ import pytest
 
 from infra.inventory import HostEntry, Inventory
 from infra.ssh.remote import SshRemote
-from tests.infra.ssh.lan import CONFIG, QUICK, free_port, make_key, sshd_program
+from tests.infra.ssh.lan import CONFIG, QUICK, make_key, sshd_program
 from tests.infra.trees import wait_until
+from tests.ports import free_port
 
 USER = pwd.getpwuid(os.getuid()).pw_name
 OUTSIDE = {"OMP_NUM_THREADS": "1", "WANTED": "yes", "SET_TWICE": "outside"}

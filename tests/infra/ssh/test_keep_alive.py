@@ -23,9 +23,9 @@ __all__ = ["sshd"]
 
 pytestmark = pytest.mark.slow
 
-FORGETS_S = 2.0
+FORGETS_S = 4.0
 """Of silence, after which the firewall lets nothing pass any more and tells nobody."""
-SILENCE_S = 3 * FORGETS_S
+SILENCE_S = 2 * FORGETS_S
 
 
 class Firewall:

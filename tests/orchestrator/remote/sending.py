@@ -16,8 +16,9 @@ from orchestrator.remote.notes import RunNote, notes_in
 from orchestrator.remote.place import Place
 from tests.e2e.sweeping import write_space
 from tests.infra.ssh.lan import Lan, Node
+from tests.patience import GIVE_UP_S
 
-DEADLINE_S = 180.0
+DEADLINE_S = GIVE_UP_S
 LIMITS = {"keepalive_s": 0.7, "lost_after_s": 2, "connect_s": 15, "retry_s": 60}
 
 

@@ -22,9 +22,9 @@ from infra.reaper import all_tags
 from orchestrator.exit_codes import BAD_INPUT, DONE, INTERRUPTED, NOT_READY
 from orchestrator.state import State
 from tests.infra.ssh.lan import INNER, Lan
-from tests.orchestrator.remote.sending import Desk, results, until
+from tests.orchestrator.remote.sending import DEADLINE_S, Desk, results, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 CUTS = 2
 SECRET = "hf-secret-of-mine"
@@ -89,7 +89,7 @@ def _its_mlflow_is_shown_here_and_ends_with_us(desk: Desk) -> None:
     with desk.typed("ui", "--host", "gpu1") as typed:
         typed.wait_for("Ctrl-C ends")
         address = typed.text.partition("MLflow UI: ")[2].partition("/#")[0]
-        with urllib.request.urlopen(f"{address}/health", timeout=60) as answer:
+        with urllib.request.urlopen(f"{address}/health", timeout=DEADLINE_S) as answer:
             assert answer.status == 200
         assert _servers_of(desk)
         typed.process.send_signal(signal.SIGINT)
@@ -101,7 +101,7 @@ def _its_page_is_shown_here(desk: Desk) -> None:
     with desk.typed("watch", "--host", "gpu1") as typed:
         typed.wait_for("Ctrl-C ends")
         address = typed.text.partition("watch: ")[2].split()[0]
-        with urllib.request.urlopen(f"{address}/events", timeout=60) as stream:
+        with urllib.request.urlopen(f"{address}/events", timeout=DEADLINE_S) as stream:
             seen = json.loads(stream.readline().removeprefix(b"data: "))
         assert seen["name"] == "cuts"
         assert seen["emulated"]

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,8 +15,10 @@ from pathlib import Path
 import psutil
 
 from tests.orchestrator.tracking.sessions import stop_session
+from tests.patience import GIVE_UP_S
+from tests.ports import free_port
 
-READY_S = 250.0
+READY_S = GIVE_UP_S
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,7 @@ class Server:
 @contextlib.contextmanager
 def serving(store_uri: str, folder: Path) -> Iterator[Server]:
     """Serve a store, and files through the server."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     argv = [
         sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store_uri,
         "--artifacts-destination", (folder / "served").as_uri(),

@@ -23,10 +23,11 @@ from orchestrator.tracking.seam import Sample
 from sweeps.values import Value
 from tests.orchestrator.tracking import stores
 from tests.orchestrator.tracking.servers import Server, serving
+from tests.patience import GIVE_UP_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-CLOSE_S = 60.0
+CLOSE_S = GIVE_UP_S
 REQUEST_S = 2
 
 

@@ -20,8 +20,9 @@ from orchestrator.tracking.mlflow_writer import MlflowWriter, sqlite_uri
 from orchestrator.tracking.seam import Sample
 from sweeps.results import Outcome, TrialResult
 from tests.orchestrator.tracking import stores
+from tests.patience import GIVE_UP_S
 
-CLOSE_S = 60.0
+CLOSE_S = GIVE_UP_S
 
 
 @pytest.fixture

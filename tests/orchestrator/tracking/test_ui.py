@@ -25,8 +25,10 @@ from sweeps.results import Outcome
 from tests.orchestrator.tracking import stores
 from tests.orchestrator.tracking.browser import Page, open_browser
 from tests.orchestrator.tracking.sessions import stop_session
+from tests.patience import GIVE_UP_S
+from tests.ports import free_port
 
-READY_S = 280.0
+READY_S = GIVE_UP_S
 """On a machine that does much else; alone it takes 15 s."""
 
 pytestmark = pytest.mark.timeout(READY_S + 120)
@@ -53,12 +55,6 @@ class Ui:
     def page(self, *parts: str) -> str:
         """Return the address of a page of the experiment."""
         return "/".join([f"{self.address}/#/experiments/{self.experiment_id}/runs", *parts])
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _processes_of(store: str) -> list[psutil.Process]:
@@ -89,7 +85,7 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     writer.sweep_ended("finished", stores.REVIEW)
     assert writer.close(60.0)
     runs = stores.runs(uri) + stores.runs(uri, "sweep")
-    stop, ready, port = threading.Event(), Queue[str](), _free_port()
+    stop, ready, port = threading.Event(), Queue[str](), free_port()
 
     def serve() -> None:
         try:
@@ -212,7 +208,7 @@ def test_nothing_is_left_of_an_owner_that_ends(tmp_path: Path, number: signal.Si
         "serve_ui(uri, folder, int(port), folder / 'ui.log', lambda a: print(a, flush=True), "
         f"ready_deadline_s={READY_S})"
     )
-    argv = [sys.executable, "-c", script, uri, str(tmp_path), str(_free_port())]
+    argv = [sys.executable, "-c", script, uri, str(tmp_path), str(free_port())]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline().startswith("http://127.0.0.1:")
@@ -238,7 +234,7 @@ def test_a_server_that_dies_tells_why(tmp_path: Path) -> None:
     uri = sqlite_uri(tmp_path / "none" / "mlflow.db")
     (tmp_path / "none").write_text("no folder")
     with pytest.raises(UiError, match=r"ended with \d+\n(.|\n)*FileExistsError"):
-        serve_ui(uri, tmp_path, _free_port(), tmp_path / "ui.log", pytest.fail)
+        serve_ui(uri, tmp_path, free_port(), tmp_path / "ui.log", pytest.fail)
     assert _processes_of(uri) == []
 
 

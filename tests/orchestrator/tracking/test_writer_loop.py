@@ -20,8 +20,9 @@ from orchestrator.tracking.outbox import Outbox
 from orchestrator.tracking.seam import Sample
 from orchestrator.tracking.writer_loop import CLOSING_FAILURES, STRIKES, Backoff, WriterLoop
 from tests.orchestrator.tracking import stores
+from tests.patience import GIVE_UP_S
 
-CLOSE_S = 30.0
+CLOSE_S = GIVE_UP_S
 EVENTS: list[Event] = [
     SweepStarted(stores.SWEEP, 1),
     TrialStarted(stores.card(1), 2),

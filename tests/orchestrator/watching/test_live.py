@@ -15,11 +15,12 @@ import pytest
 from orchestrator.watching.sweep_status import SweepStatus
 from tests.orchestrator.tracking.browser import open_browser
 from tests.orchestrator.tracking.sessions import stop_session
+from tests.patience import GIVE_UP_S
 
 pytestmark = pytest.mark.slow
 
 ORCHESTRATOR = (sys.executable, "-m", "orchestrator")
-SWEEP_S = 110.0
+SWEEP_S = GIVE_UP_S
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,6 @@ def page_address(state_dir: Path) -> Iterator[str]:
             stop_session(watch)
 
 
-@pytest.mark.timeout(300)
 def test_a_browser_shows_it_live_and_from_this_machine_alone(
     state_dir: Path, page_address: str, tmp_path: Path
 ) -> None:
@@ -79,13 +79,12 @@ def test_a_foreign_name_is_refused(page_address: str) -> None:
     request = urllib.request.Request(f"{page_address}/status.json", headers={"Host": "evil.test"})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with pytest.raises(urllib.error.HTTPError, match="400"):
-        opener.open(request, timeout=30)
-    with opener.open(f"{page_address}/status.json", timeout=30) as answer:
+        opener.open(request, timeout=SWEEP_S)
+    with opener.open(f"{page_address}/status.json", timeout=SWEEP_S) as answer:
         assert SweepStatus.from_data(json.load(answer)).name == "ngram"
         assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
 
 
-@pytest.mark.timeout(300)
 def test_following_tells_each_change_to_the_end(state_dir: Path) -> None:
     argv = (
         *ORCHESTRATOR, "status", "--state-dir", str(state_dir), "--follow", "--json",
@@ -98,6 +97,6 @@ def test_following_tells_each_change_to_the_end(state_dir: Path) -> None:
     assert (looks[-1].done, looks[-1].running) == (2, ())
     assert all(one != other for one, other in itertools.pairwise(looks))
     last = subprocess.run(
-        (*argv[:6], "--json"), capture_output=True, text=True, timeout=60, check=False
+        (*argv[:6], "--json"), capture_output=True, text=True, timeout=SWEEP_S, check=False
     )
     assert SweepStatus.from_data(json.loads(last.stdout)).ended == looks[-1].ended
