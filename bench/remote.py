@@ -25,6 +25,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from reporting.loads import LONG_ANSWER_TOKENS
 from reporting.program import Figures, run, spread
 from tests.infra.ssh.lan import lan
 from tests.orchestrator.remote.sending import Desk, Typed, results, until
@@ -80,7 +81,8 @@ def measure(quick: bool) -> Figures:
 def _long_space(desk: Desk) -> str:
     """Write a space file whose sweep does not end before the cuts do."""
     path = desk.folder / desk.space("cut", trials=1000)
-    path.write_text(path.read_text().replace("2, 6, NGRAM", "2, 64, NGRAM"))
+    text = path.read_text().replace("2, 6, NGRAM", "2, 64, NGRAM")
+    path.write_text(text.replace("max_tokens=256", f"max_tokens={LONG_ANSWER_TOKENS}"))
     return path.name
 
 

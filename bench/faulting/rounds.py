@@ -27,6 +27,8 @@ class Round:
     starts: int
     rebuilt: bool
     """The MLflow server was away at the end, and was told afterwards."""
+    known: int
+    """Measurements that were whole at some time before the end: what could be lost."""
 
 
 def under_fire(
@@ -60,7 +62,7 @@ def under_fire(
         found = audit(place, known, store)
     finally:
         place.clear()
-    return Round(tuple(strikes), found, place.starts, rebuilt)
+    return Round(tuple(strikes), found, place.starts, rebuilt, len(known))
 
 
 def _to_the_end(place: Place, process: "subprocess.Popen[bytes]") -> dict[int, tuple[str, float]]:
