@@ -1,11 +1,14 @@
-"""One benchmark as a program: its options, its figures, and the machine they come from."""
+"""One benchmark as a program: its options, its figures, and the machine they come from.
+
+It measures under a guard: however it ends, nothing that it started is left.
+"""
 
 import argparse
 import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -13,14 +16,15 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-Figures = Mapping[str, float]
-"""Figures by name; a name ends in its unit, or in `_ratio` or `_count`."""
+from reporting.guarded import Figures, guarded
+
+__all__ = ["Figures", "machine", "run", "run_counted", "spread"]
 
 
 def run(about: str, measure: Callable[[bool], Figures]) -> None:
     """Measure and print. `measure` is told whether it must be quick, under a minute."""
     options = _parser(about).parse_args()
-    _print(measure(options.quick), as_json=options.json)
+    _print(guarded(lambda: measure(options.quick)), as_json=options.json)
 
 
 def run_counted(
@@ -31,7 +35,7 @@ def run_counted(
     parser.add_argument(option, type=int, dest="count", help=f"How many; {many}, or {few}.")
     options = parser.parse_args()
     count = options.count or (few if options.quick else many)
-    _print(measure(options.quick, count), as_json=options.json)
+    _print(guarded(lambda: measure(options.quick, count)), as_json=options.json)
 
 
 def _parser(about: str) -> argparse.ArgumentParser:
