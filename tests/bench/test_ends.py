@@ -149,8 +149,8 @@ def test_nothing_is_left_of_a_program_that_is_ended(
 
 def test_nothing_is_left_of_a_program_that_finishes(tmp_path: Path) -> None:
     with begun("stubborn", tmp_path, "--quick") as (program, mark):
-        there: list[psutil.Process] = []
-        wait_until(lambda: bool(there.extend(started(program.pid, mark)) or there), "it", START_S)
+        wait_until(lambda: len(started(program.pid, mark)) > 1, "its processes", START_S)
+        there = started(program.pid, mark)
         assert program.wait(END_S) == 0
         wait_until(lambda: not lines(there), "the end of all", END_S)
     assert "left_count" in (tmp_path / "log").read_text()
