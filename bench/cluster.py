@@ -196,5 +196,18 @@ def _makespan(name: str, trials: list[Trial], scale: float) -> dict[str, float]:
     }
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    names = [name for name in _NAMES.values() if f"{name}_trials_count" in figures]
+    return {
+        "all trials were made": all(figures[f"{n}_trials_count"] >= QUICK_TRIALS for n in names)
+        and bool(names),
+        "a sweep lasts longer than a trial": all(
+            figures[f"{n}_makespan_host_s"] > figures[f"{n}_trial_host_s"] for n in names
+        ),
+        "a host waits between two trials": all(figures[f"{n}_placement_min_s"] > 0 for n in names),
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

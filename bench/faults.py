@@ -29,7 +29,7 @@ from faulting.strikes import SIGNALS, Strike, Target
 from faulting.tracker import TrackerServer
 from reporting.program import Figures, run_counted
 
-KILLS, QUICK_KILLS = 500, 15
+KILLS, QUICK_KILLS = 500, 10
 CUTS_SHARE = 0.4
 """Power cuts for each kill: 200 for 500."""
 QUICK_CUTS = 2
@@ -143,5 +143,16 @@ def _table(strikes: Sequence[Strike]) -> Table:
     return table
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    clean = {f"no {name} is found": figures[f"{name}_count"] == 0
+             and figures[f"power_cut_{name}_count"] == 0 for name in Findings().counts}  # fmt: skip
+    return {
+        **clean,
+        "faults were thrown": figures["faults_count"] >= 1 <= figures["power_cuts_count"],
+        "something was measured that could be lost": figures["known_measurements_count"] >= 1,
+    }
+
+
 if __name__ == "__main__":
-    run_counted(__doc__ or "", measure, "--kills", KILLS, QUICK_KILLS)
+    run_counted(__doc__ or "", measure, "--kills", (KILLS, QUICK_KILLS), holds)

@@ -176,5 +176,21 @@ def _figures(driver: str, found: list[Overhead]) -> dict[str, float]:
     }
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    least = {f"{driver}_{part}": figures[f"{driver}_{part}_min_s"]
+             for driver in ("serial", "ray") for part in ("start", "stop", "driver")}  # fmt: skip
+    return {
+        # The driver's part is what is left of a cycle: it shows whether the others fit in.
+        "start, stop and driver all take time in each trial": min(least.values()) > 0,
+        "all trials but the last of each sweep were taken": figures["serial_trials_count"]
+        in (QUICK_SWEEPS * (QUICK_TRIALS - 1), SWEEPS * (TRIALS - 1))
+        and figures["ray_trials_count"]
+        in (QUICK_SWEEPS * (QUICK_TRIALS - 2), SWEEPS * (TRIALS - 2)),
+        "the first trial under Ray waits for its actor": figures["ray_first_trial_s"]
+        > figures["ray_s"],
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

@@ -175,5 +175,18 @@ def _table(cuts: list[Cut]) -> Table:
     return table
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    ended = figures["trials_measured_count"] + figures["trials_cancelled_count"]
+    return {
+        "the cable was cut": figures["cuts_count"] >= QUICK_CUTS,
+        "no trial is lost on the way": figures["trials_lost_count"] == 0,
+        "every trial was measured but the one that was stopped": ended == figures["trials_count"]
+        and figures["trials_measured_count"] >= 1 >= figures["trials_cancelled_count"],
+        "the command was started once": figures["starts_count"] == 1,
+        "a second fetch brings nothing": figures["second_fetch_files_count"] == 0,
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)
