@@ -1,9 +1,7 @@
-"""Whole sweeps whose guard, or driver and guard, are killed; the other ends are in the bench."""
+"""A sweep whose guard, then driver and guard, are killed; the other ends are in the bench."""
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -48,39 +46,25 @@ def _guard(folder: Path) -> psutil.Process:
     return guard
 
 
-@contextmanager
-def generating(folder: Path, *words: str) -> Iterator[tuple[psutil.Process, int]]:
-    """Run a sweep until a trial generates; lend the driver's process and the server's port."""
-    _write_space(folder, max_tokens=200_000)
-    with started(folder, "sweep", "killed.py", "--driver", "serial", *words) as process:
-        port = wait_for_phase(folder, "cold pass")
-        yield psutil.Process(process.pid), port
-        process.kill()
-        process.wait(timeout=60)
-
-
-def test_a_trial_whose_guard_is_killed_ends_the_rest_itself(tmp_path: Path) -> None:
-    with generating(tmp_path):
-        before = {process.pid for process in _processes(tmp_path)}
-        _guard(tmp_path).kill()
-        # The driver lives on, and starts the next trial.
-        wait_until(
-            lambda: before.isdisjoint(process.pid for process in _processes(tmp_path)),
-            "the end of the whole tree",
-        )
-        wait_until(lambda: trials(tmp_path), "the end of the trial")
-        (row, *_) = trials(tmp_path)
-        assert row["outcome"] == "failed", row["reason"]
-
-
-def test_what_a_killed_driver_and_guard_leave_is_cleaned(tmp_path: Path) -> None:
-    with generating(tmp_path) as (driver, port):
-        guard = _guard(tmp_path)
-        os.kill(guard.pid, signal.SIGKILL)
-        driver.kill()
-        wait_until(lambda: len(_processes(tmp_path)) == 2, "the end of all but the detached ones")
-    # Nobody ends them: they have left session and tree, and one keeps the port.
-    assert len(_processes(tmp_path)) == 2
+def test_killed_guards_and_a_killed_driver_are_cleaned_up_after(tmp_path: Path) -> None:
+    _write_space(tmp_path, max_tokens=200_000)
+    with started(tmp_path, "sweep", "killed.py", "--driver", "serial") as process:
+        try:
+            wait_for_phase(tmp_path, "cold pass")
+            before = {one.pid for one in _processes(tmp_path)}
+            _guard(tmp_path).kill()
+            # The driver lives on, ends the rest of the tree, and starts the next trial.
+            port = wait_for_phase(tmp_path, "cold pass", 1)
+            assert before.isdisjoint(one.pid for one in _processes(tmp_path))
+            (row,) = trials(tmp_path)
+            assert row["outcome"] == "failed", row["reason"]
+            # Now nobody ends what has left session and tree, and one of the two keeps the port.
+            _guard(tmp_path).kill()
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait(timeout=60)
+        finally:
+            process.kill()
+    wait_until(lambda: len(_processes(tmp_path)) == 2, "the end of all but the detached ones")
     done = run(tmp_path, "clean")
     assert done.returncode == 0, done.stdout + done.stderr
     wait_until_nothing_is_left(tmp_path, port)
