@@ -32,29 +32,28 @@ class Subject:
 SUBJECTS: Mapping[str, Subject] = {
     "search": Subject(
         ("sweeps/search",),
-        ("tests/sweeps/search", "tests/sweeps/prediction", "tests/orchestrator/search",
-         "tests/sweeps/reporting/test_story.py"),
+        ("tests/sweeps/search", "tests/sweeps/prediction", "tests/sweeps/reporting/test_story.py"),
         130, 240.0,
     ),
     "claims": Subject(
         ("sweeps/search/claims.py",),
-        ("tests/sweeps/search", "tests/sweeps/reporting/test_story.py",
-         "tests/orchestrator/test_stories.py"),
-        30, 120.0,
+        ("tests/sweeps/search", "tests/sweeps/reporting/test_story.py"),
+        30, 240.0,
     ),
     "stopping": Subject(
         ("orchestrator/early_stop.py", "sweeps/stopping.py"),
-        ("tests/sweeps/test_stopping.py", "tests/orchestrator/test_early_stop.py",
-         "tests/orchestrator/test_sweep_run.py", "tests/orchestrator/test_simulation.py"),
+        ("tests/sweeps/test_stopping.py", "tests/orchestrator/test_early_stop.py"),
         50, 240.0,
     ),
     "resume": Subject(
-        ("orchestrator/continuing.py", "orchestrator/interrupted.py", "orchestrator/rebuild.py",
-         "orchestrator/spool.py"),
+        ("orchestrator/continuing.py", "orchestrator/interrupted.py", "orchestrator/spool.py"),
         ("tests/orchestrator/test_continuing.py", "tests/orchestrator/test_state.py",
-         "tests/orchestrator/test_files.py", "tests/orchestrator/test_untold.py",
-         "tests/orchestrator/test_rebuild.py"),
-        60, 240.0,
+         "tests/orchestrator/test_files.py",
+         "tests/orchestrator/test_untold.py::test_of_a_dead_sweep_those_are_told_that_were_not"),
+        40, 240.0,
+    ),
+    "rebuild": Subject(
+        ("orchestrator/rebuild.py",), ("tests/orchestrator/test_rebuild.py",), 20, 300.0
     ),
     "guard": Subject(
         ("infra/guard.py",), ("tests/infra/test_guard.py",), 30, 240.0, is_alone=True
