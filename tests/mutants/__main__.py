@@ -17,12 +17,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from infra.file_lock import FileLock
 from tests.mutants.judging import ACCEPTED, Mutant, Verdict, accepted_in, judge
 from tests.mutants.subjects import SUBJECTS, Subject
 
@@ -41,12 +43,15 @@ def main() -> int:
     env = _environment()
     verdicts = {}
     for name in names:
-        session = _session(env, name, SUBJECTS[name])
-        if options.again:
-            _in(env, "again", str(session))
+        session = _session_path(name, SUBJECTS[name])
         if not options.report:
-            _exec(env, name, SUBJECTS[name], session)
-        verdicts[name] = judge(_mutants(env, session), accepted_in(ACCEPTED))
+            with _only_one(name):
+                _prepare(env, name, SUBJECTS[name], session)
+                if options.again:
+                    _in(env, "again", str(session))
+                _exec(env, name, SUBJECTS[name], session)
+        mutants = _mutants(env, session) if session.exists() else []
+        verdicts[name] = judge(mutants, accepted_in(ACCEPTED))
     Console().print(_table(verdicts))
     for verdict in verdicts.values():
         for mutant in verdict.survivors:
@@ -77,12 +82,29 @@ def _environment() -> Path:
     return env / "bin"
 
 
-def _session(env: Path, name: str, subject: Subject) -> Path:
-    """Draw the mutants of the modules as they are now, unless that is done."""
+@contextmanager
+def _only_one(name: str) -> Iterator[None]:
+    """Keep others out of the tree of a subject: who copies files would undo a change on trial."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    lock = FileLock.take(OUT / f"{name}.lock")
+    if lock is None:
+        sys.exit(f"mutants of {name} are being tried already; --report shows what is known")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _session_path(name: str, subject: Subject) -> Path:
+    """Return the session for the modules as they are now."""
+    content = b"".join(path.read_bytes() for path in _files(ROOT, subject))
+    key = hashlib.sha256(content + str(subject.mutants).encode()).hexdigest()[:12]
+    return OUT / f"{name}-{key}.sqlite"
+
+
+def _prepare(env: Path, name: str, subject: Subject, session: Path) -> None:
+    """Copy the tree, and draw the mutants unless that is done."""
     tree = _copied_tree(name)
-    content = b"".join(path.read_bytes() for path in _files(tree, subject))
-    key = hashlib.sha256(content).hexdigest()[:12]
-    session = OUT / f"{name}-{key}.sqlite"
     config = OUT / f"{name}.toml"
     command = " ".join(subject.argv)  # cosmic-ray splits it at blanks, and starts no shell
     config.write_text(
@@ -98,7 +120,6 @@ def _session(env: Path, name: str, subject: Subject) -> Path:
         others = [one for s in SUBJECTS.values() for one in s.modules if one not in subject.modules]
         _in(env, "sample", str(begun), str(subject.mutants), str(SEED), *others)
         begun.rename(session)
-    return session
 
 
 def _copied_tree(name: str) -> Path:
@@ -118,9 +139,9 @@ def _is_same(source: Path, target: Path) -> bool:
     return target.exists() and target.read_bytes() == source.read_bytes()
 
 
-def _files(tree: Path, subject: Subject) -> Iterator[Path]:
+def _files(root: Path, subject: Subject) -> Iterator[Path]:
     for module in subject.modules:
-        path = tree / module
+        path = root / module
         yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
