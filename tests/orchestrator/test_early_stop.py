@@ -112,3 +112,39 @@ def test_rules_of_other_tuners_can_be_chosen(rule: str) -> None:
     assert order is not None
     assert rule in order.reason
     assert order.bound is None
+
+
+def test_streams_together_must_reach_the_bar() -> None:
+    two = replace(SMALL, workload=replace(SMALL.workload, concurrency=2))
+    slow = replace(job(plain(NCCL_PROTO="LL")), sweep=two)
+    assert looked(EarlyStop(two), slow, steps(60.0, 60.0, 60.0), [LEADER]) is None
+    order = looked(EarlyStop(two), slow, steps(30.0, 30.0, 30.0), [LEADER])
+    assert order is not None
+    assert order.bound is not None
+    assert 60 < order.bound < 98
+
+
+def test_a_trial_of_few_blocks_teaches_no_spread() -> None:
+    def after(*blocks_per_s: float) -> StopOrder | None:
+        """Look at a close trial after three others of these blocks of tokens."""
+        stop, near = EarlyStop(SMALL), job(plain(NCCL_PROTO="LL"))
+        for number in range(3):
+            seen = TrialProgress(f"t-{number}", Phase.MEASURING, 30.0, blocks=blocks_per_s)
+            looked(stop, replace(near, trial=f"t-{number}"), seen, [LEADER])
+            stop.learn(replace(result(number, plain(), 100.0), trial=f"t-{number}"))
+        close = TrialProgress(near.trial, Phase.MEASURING, 30.0, blocks=(80.0,) * 5)
+        return looked(stop, near, close, [LEADER])
+
+    assert after(100.0, 101.0, 100.0, 101.0) is None
+    assert after(100.0, 101.0, 100.0, 101.0, 100.0) is not None
+
+
+@pytest.mark.parametrize("names", [("t-0000", "t-0001", "t-0002"), ("t-0010", "t-0011", "t-0012")])
+def test_all_others_are_peers_and_not_the_trial_itself(names: tuple[str, ...]) -> None:
+    stop, trial = EarlyStop(replace(SMALL, stop_rule="median")), job(plain(NCCL_PROTO="LL"))
+    seen = TrialProgress(trial.trial, Phase.MEASURING, 30.0, blocks=(99.0,) * 5)
+    for number, name in enumerate(names):
+        assert looked(stop, trial, seen, []) is None, f"{number} others are too few"
+        other = replace(seen, trial=name, blocks=(100.0,) * 5)
+        looked(stop, replace(trial, trial=name), other, [])
+    assert looked(stop, trial, seen, []) is not None
