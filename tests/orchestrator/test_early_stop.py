@@ -9,7 +9,9 @@ from orchestrator.early_stop import EarlyStop
 from orchestrator.job import Purpose, StopKind, StopOrder, TrialJob, TrialProgress
 from sweeps.config import Config
 from sweeps.results import Outcome, Phase, TrialResult
+from sweeps.search.planner import Planner
 from tests.sweeps.makers import SMALL, estimate, ngram, plain, result
+from tests.sweeps.search.host import BREADTH, NGRAM, SPACE, WIDTH, Host, canonical, drive
 
 LEADER = result(0, plain(), 100.0)
 DRAFTS = {"speculative_ngram_max_bfs_breadth": 1, "NCCL_PROTO": None}
@@ -84,6 +86,8 @@ def test_the_sweeps_own_spread_tightens_the_bound() -> None:
     close = steps(*[90.0] * 4)
     fresh, learnt = EarlyStop(SMALL), EarlyStop(SMALL)
     for number in range(3):
+        # Two trials are too few to say what is usual.
+        assert looked(learnt, near, close, [LEADER]) is None
         other = replace(steps(99.0, 100.0, 100.0, 99.0), trial=f"t-{number}")
         looked(learnt, replace(near, trial=f"t-{number}"), other, [LEADER])
         learnt.learn(replace(result(number, plain(), 100.0), trial=f"t-{number}"))
@@ -148,3 +152,26 @@ def test_all_others_are_peers_and_not_the_trial_itself(names: tuple[str, ...]) -
         other = replace(seen, trial=name, blocks=(100.0,) * 5)
         looked(stop, replace(trial, trial=name), other, [])
     assert looked(stop, trial, seen, []) is not None
+
+
+def test_pooled_beliefs_lower_the_ceiling_and_raise_the_bar() -> None:
+    host, planner = Host(hits=0.3), Planner(SPACE, canonical=canonical)
+    history, _ = drive(planner, host, most=8)
+    sweep = replace(SMALL, axes=SPACE.axes, rules=SPACE.rules)
+    tried = {r.config.get(WIDTH) for r in history}
+    wide = Config.of({**SPACE.plain(), **NGRAM, WIDTH: 24, BREADTH: 2, "NCCL_ALGO": "Ring"})
+    assert 24 not in tried, "nothing measured these drafts"
+    trial = replace(job(wide), sweep=sweep)
+    slow = steps(*[0.6 * host.tok_s(SPACE.plain()) / host.accept(wide)] * 4)
+    order = looked(EarlyStop(sweep, planner), trial, slow, history)
+    assert order is not None
+    assert "tokens each, at most, by all trials so far" in order.reason
+    # Alone, it could still accept all 24.
+    assert looked(EarlyStop(sweep), trial, slow, history) is None
+    # What a narrow draft can reach needs no belief: 2 of 2 is less than any bound on 2.
+    narrow = replace(trial, config=Config.of({**wide, WIDTH: 2}))
+    bound = planner.accept_bound(history, narrow.config)
+    told = looked(EarlyStop(sweep, planner), narrow, steps(0.1, 0.1, 0.1), history)
+    assert told is not None
+    expected = "by all trials so far" if bound < 2 else "were every draft accepted"
+    assert expected in told.reason
