@@ -8,6 +8,7 @@ from statistics import fmean
 import pytest
 from scipy.stats import t as student
 
+from sweeps.config import Config
 from sweeps.results import TrialResult
 from sweeps.search.claims import Claim
 from sweeps.search.equality import SAME_SPREAD
@@ -103,16 +104,10 @@ def test_the_interval_is_of_starts_and_shrunk_towards_what_is_usual(
     assert claim.gain is not None
     ours, theirs = claim.recommendation, claim.gain.over
 
-    def logs(told: list[TrialResult]) -> tuple[list[float], list[float]]:
-        proofs = [r for r in told if r.purpose == Purpose.CONFIRM]
-        return tuple(  # type: ignore[return-value] # of two
-            [
-                math.log(r.estimates["decode_tok_s"].value)
-                for r in proofs
-                if canonical(r.config) == c
-            ]
-            for c in (ours, theirs)
-        )
+    def logs(config: Config) -> list[float]:
+        proofs = [r for r in wide if r.purpose == Purpose.CONFIRM]
+        rates = [r.estimates["decode_tok_s"].value for r in proofs if canonical(r.config) == config]
+        return [math.log(rate) for rate in rates]
 
     # One more start of one side, far off: the two sides are of unlike sizes, and spread.
     last = next(r for r in reversed(history) if canonical(r.config) == ours)
@@ -147,6 +142,24 @@ def test_the_interval_is_of_starts_and_shrunk_towards_what_is_usual(
     assert back.gain is not None
     assert {turned[at].trial for at in back.gain.starts} == set(data["gain"]["trials"])
     assert list(back.gain.starts) == sorted(back.gain.starts)
+
+
+def test_a_gain_needs_fresh_starts_of_both_sides(
+    ended: tuple[Planner, list[TrialResult]],
+) -> None:
+    planner, history = ended
+    claim = planner.claim(history)
+    assert claim is not None
+    assert claim.gain is not None
+    for lacking in (claim.recommendation, claim.gain.over):
+        few = [
+            r for r in history
+            if r.purpose != Purpose.CONFIRM or canonical(r.config) != lacking
+        ]  # fmt: skip
+        told = Planner(SPACE, canonical=canonical, seed=3).claim(few)
+        assert told is not None
+        assert told.gain is None
+        assert not told.settled
 
 
 def test_ties_are_those_within_the_indifference() -> None:
