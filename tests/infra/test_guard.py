@@ -145,6 +145,32 @@ def test_the_rest_is_ended_without_an_order_and_told_later(sweep: str, tmp_path:
     assert server.stop() == StopReport(exit_code=3, killed=1, survivors=0)
 
 
+_IN_ORDER = """
+import os, signal, sys, time
+def told(*words):
+    def leave(*_):
+        os.write(1, (words[0] + "\\n").encode())
+        if len(words) > 1:
+            time.sleep(0.5)
+            os.write(1, (words[1] + "\\n").encode())
+        os._exit(0)
+    return leave
+child = os.fork()
+signal.signal(signal.SIGTERM, told("root asked", "root leaves") if child else told("child asked"))
+os.write(1, b"ready\\n")
+while True:
+    signal.pause()
+"""
+
+
+def test_the_root_is_asked_first_and_the_rest_once_it_is_gone(sweep: str, tmp_path: Path) -> None:
+    log_path = tmp_path / "log"
+    server = LocalHost().start(Command(python(_IN_ORDER), {}, log_path, sweep, "t1"))
+    wait_ready(log_path)
+    assert server.stop() == StopReport(0, 0, 0)
+    assert server.log_tail(3) == ["root asked", "root leaves", "child asked"]
+
+
 def test_heartbeats_outlast_the_lease(sweep: str, tmp_path: Path) -> None:
     ticks = "import time\nwhile True: print('tick', flush=True); time.sleep(0.1)"
     command = Command(python(ticks), {}, tmp_path / "log", sweep, "t1", lease_s=0.8)

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.early_stop import EarlyStop
 from orchestrator.job import Purpose, StopKind, StopOrder, TrialJob, TrialProgress
 from sweeps.config import Config
+from sweeps.limits import Limit
 from sweeps.results import Outcome, Phase, TrialResult
 from sweeps.search.planner import Planner
 from tests.sweeps.makers import SMALL, estimate, ngram, plain, result
@@ -175,3 +176,31 @@ def test_pooled_beliefs_lower_the_ceiling_and_raise_the_bar() -> None:
     assert told is not None
     expected = "by all trials so far" if bound < 2 else "were every draft accepted"
     assert expected in told.reason
+
+
+def test_limits_keep_the_beliefs_out_of_the_bar() -> None:
+    """Beliefs know nothing of a service level: what surely keeps it is the bar then."""
+    planner = Planner(SPACE, canonical=canonical)
+    history, _ = drive(planner, Host(hits=0.3), most=8)
+    sweep = replace(SMALL, axes=SPACE.axes, rules=SPACE.rules)
+    plain_again = replace(job(Config.of({**SPACE.plain(), "NCCL_ALGO": "Ring"})), sweep=sweep)
+    believed = planner.bar(history)
+    assert believed is not None
+    told = looked(EarlyStop(sweep, planner), plain_again, steps(1.0, 1.0, 1.0), history)
+    assert told is not None
+    assert f"below the {believed:.1f} tok/s" in told.reason
+    limit = Limit("ttft_ms", most=1e9)
+    limited = replace(sweep, objective=replace(sweep.objective, limits=(limit,)))
+    kept = [with_ttft(one) for one in history]
+    surely = EarlyStop(limited, planner)
+    told = looked(surely, replace(plain_again, sweep=limited), steps(1.0, 1.0, 1.0), kept)
+    alone = looked(
+        EarlyStop(limited), replace(plain_again, sweep=limited), steps(1.0, 1.0, 1.0), kept
+    )
+    assert told is not None
+    assert told == alone
+    assert f"below the {believed:.1f} tok/s" not in told.reason
+
+
+def with_ttft(made: TrialResult) -> TrialResult:
+    return replace(made, estimates={**made.estimates, "ttft_ms": estimate(100.0)})
