@@ -47,7 +47,8 @@ SUBJECTS: Mapping[str, Subject] = {
     ),
     "resume": Subject(
         ("orchestrator/continuing.py", "orchestrator/interrupted.py", "orchestrator/spool.py"),
-        ("tests/orchestrator/test_continuing.py", "tests/orchestrator/test_state.py",
+        ("tests/orchestrator/test_continuing.py", "tests/orchestrator/test_interrupted.py",
+         "tests/orchestrator/test_state.py",
          "tests/orchestrator/test_files.py",
          "tests/orchestrator/test_untold.py::test_of_a_dead_sweep_those_are_told_that_were_not"),
         40, 240.0,
