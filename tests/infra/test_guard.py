@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -337,3 +338,27 @@ def test_without_a_spec_nothing_is_started(line: bytes, message: str) -> None:
         out, _ = process.communicate(line, timeout=30)
     assert out.startswith(b"error ")
     assert message in out.decode()
+
+
+def test_a_guard_waits_for_a_slow_owner(sweep: str, tmp_path: Path) -> None:
+    spec = guard.Spec(python("pass"), {"ORCH_SWEEP": sweep}, "/", str(tmp_path / "log"), 5, 60)
+    with bare_guard() as process:
+        assert process.stdin
+        assert process.stdout
+        time.sleep(1.5)
+        process.stdin.write(guard.spec_line(spec))
+        process.stdin.flush()
+        assert process.stdout.readline().startswith(b"started ")
+        process.stdin.close()
+        assert process.stdout.read().endswith(b"stopped 0 0 0\n")
+
+
+def test_orders_that_cannot_be_read_are_no_orders() -> None:
+    argv = [sys.executable, "-I", "-S", guard.__file__]
+    folder = os.open("/", os.O_RDONLY)  # always readable, and no read of it succeeds
+    try:
+        done = subprocess.run(argv, stdin=folder, capture_output=True, timeout=60, check=False)
+    finally:
+        os.close(folder)
+    assert done.stdout == b"error no spec came\n"
+    assert done.stderr == b""

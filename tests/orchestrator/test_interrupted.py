@@ -147,3 +147,12 @@ def test_a_field_of_another_kind_is_read_as_none_at_all(
     assert sample == SpooledSample(0.0, 0, None, 1.0, None, None, tokens=0)
     (request,) = reading.requests()
     assert (request.output_tokens, request.detail) == (0, "")
+
+
+def test_a_host_whose_card_says_no_gpus_has_none(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    assert cut(tmp_path, [("starting", 3600.0)], []).gpu_hours == 4.0
+    state.write_card("s1", {"hosts": [{"name": "gpu1"}]})
+    again = interrupted_result(state, "s1", state.trial_folder("s1", 2))
+    assert again is not None
+    assert again.gpu_hours == 0.0
