@@ -28,7 +28,7 @@ from tests.sweeps.search.host import near
 RATE, STEPS, LENGTH = "decode_tok_s", "steps_per_s", "accept_length"
 
 
-def told(number: int, config: Config, host: str = "one", **estimates: Estimate) -> TrialResult:
+def told(number: int, config: Config, host: str = "one", /, **estimates: Estimate) -> TrialResult:
     return replace(result(number, config), estimates=dict(estimates), host=host)
 
 
@@ -75,8 +75,8 @@ def test_the_variance_between_starts_is_shrunk_and_has_a_floor() -> None:
     assert variance == pytest.approx((6 * 0.0004 + squares) / (6 + 3))
     assert worth == 9
     quiet = [[Reading(1.0, 0.01)] * 4]
-    assert between_starts(quiet, 0.03, 1.0) == (pytest.approx(0.0001), 4.0)
-    assert between_starts([], 0.03, 5.0) == (pytest.approx(0.0009), 5.0)
+    assert between_starts(quiet, 0.03, 1.0) == pytest.approx((0.0001, 4.0))
+    assert between_starts([], 0.03, 5.0) == pytest.approx((0.0009, 5.0))
 
 
 def test_a_rate_is_taken_apart_by_whatever_two_of_three_are_known() -> None:
