@@ -340,6 +340,21 @@ def test_without_a_spec_nothing_is_started(line: bytes, message: str) -> None:
     assert message in out.decode()
 
 
+def test_both_outputs_go_to_a_log_that_others_may_read(sweep: str, tmp_path: Path) -> None:
+    code = "import os; os.write(1, b'out\\n'); os.write(2, b'err\\n')"
+    log_path = tmp_path / "log"
+    before = os.umask(0)
+    try:
+        server = LocalHost().start(Command(python(code), {}, log_path, sweep, "t1"))
+    finally:
+        os.umask(before)
+    wait_until(lambda: server.poll() is not None, "the exit")
+    assert server.stop() == StopReport(0, 0, 0)
+    # Nothing of the guard's own: it ended because the server had.
+    assert log_path.read_text() == "out\nerr\n"
+    assert log_path.stat().st_mode & 0o777 == 0o644
+
+
 def test_a_guard_waits_for_a_slow_owner(sweep: str, tmp_path: Path) -> None:
     spec = guard.Spec(python("pass"), {"ORCH_SWEEP": sweep}, "/", str(tmp_path / "log"), 5, 60)
     with bare_guard() as process:
