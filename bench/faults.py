@@ -29,10 +29,10 @@ from faulting.strikes import SIGNALS, Strike, Target
 from faulting.tracker import TrackerServer
 from reporting.program import Figures, run_counted
 
-KILLS, QUICK_KILLS = 500, 10
+KILLS, QUICK_KILLS = 500, 6
 CUTS_SHARE = 0.4
 """Power cuts for each kill: 200 for 500."""
-QUICK_CUTS = 2
+QUICK_CUTS = 1
 
 
 @dataclass(frozen=True, slots=True)

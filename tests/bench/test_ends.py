@@ -71,7 +71,7 @@ def begun(
     with (folder / "log").open("wb") as log:
         program = subprocess.Popen(
             [sys.executable, str(path), *options], cwd=ROOT, stdout=log, stderr=log,
-            env={**os.environ, MARK: mark, "PYTHONPATH": paths},
+            env={**os.environ, MARK: mark, "PYTHONPATH": paths}, preexec_fn=_hear_ctrl_c,
         )  # fmt: skip
     try:
         yield program, mark
@@ -80,6 +80,11 @@ def begun(
             process.kill()
         program.kill()
         program.wait(END_S)
+
+
+def _hear_ctrl_c() -> None:
+    """A shell starts its background jobs deaf to SIGINT, and tests pass that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def started(outer_pid: int, mark: str) -> list[psutil.Process]:
