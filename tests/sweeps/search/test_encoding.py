@@ -180,3 +180,9 @@ def test_a_belief_is_the_one_of_the_textbook() -> None:
     assert np.allclose(nothing.at(asked).mean, 1.0)
     assert np.allclose(nothing.at(asked).variance, 2.0)
     assert known.take([2, 0]).numbers[:, 0].tolist() == [2.5, 0.0]
+
+
+def test_a_variance_that_is_below_zero_by_rounding_is_none() -> None:
+    rounded = Standings([plain()], np.log([100.0]), np.array([[-1e-15]]))
+    assert rounded.low(0) == pytest.approx(100.0)
+    assert rounded.leader == 0

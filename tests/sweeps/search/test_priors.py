@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sweeps.axes import Choice
 from sweeps.config import Config
 from sweeps.search import accepts as accept_model
 from sweeps.search import cycles as cycle_model
@@ -14,6 +15,7 @@ from sweeps.search.cycles import GROWTH_WIDTHS, LEVEL, VERIFY_OFFSET, CyclePrior
 from sweeps.search.encoding import Encoder
 from sweeps.search.gaussian import Floats, Points
 from sweeps.search.roles import cost_of, trait_of
+from sweeps.space import Space
 from sweeps.values import Value
 from tests.sweeps.search.host import BREADTH, IPC, NGRAM, PROTO, SPACE, WIDTH
 
@@ -145,3 +147,27 @@ def test_unlike_settings_share_no_accept_length_once_it_was_seen_to_differ() -> 
     assert np.allclose(pooled, pooled[0, 0])
     own = accept_model.UNPOOLED_SPREAD**2
     assert np.allclose(apart - pooled, np.diag([0.0, own, own]))
+
+
+def test_named_shapes_are_alike_only_where_they_are_the_same() -> None:
+    axes = [axis for axis in SPACE.axes if axis.name != BREADTH]
+    match = Choice("speculative_ngram_match_type", ["BFS", "PROB", "OTHER"], NGRAM)
+    encoder = Encoder(Space((*axes, match)))
+    prior = AcceptPrior(encoder)
+    drafts = [Config.of({**PLAIN, **NGRAM, WIDTH: 8, match.name: v}) for v in match.values]
+    found = covariance(prior, encoder.accepts(drafts))
+    own = accept_model.NAMED_SPREAD**2 * (math.log2(8) - 1) / 3
+    assert np.allclose(found - found[0, 1], own * np.eye(3))
+
+
+def test_what_is_believed_is_modest() -> None:
+    """No spread is nothing, none is half of all, and what shapes do is less than how much."""
+    spreads = (*accept_model.CHANCE_SPREADS, accept_model.BEND_SPREAD, accept_model.ORDERED_SPREAD,
+               accept_model.NAMED_SPREAD, accept_model.KNOWN_SPREAD, accept_model.UNPOOLED_SPREAD,
+               cycle_model.OFFSET_SPREAD, cycle_model.DRAFTER_SPREAD, cycle_model.BEND_SPREAD,
+               *cycle_model.GROWTH_SPREADS)  # fmt: skip
+    assert all(0.001 < spread <= 0.3 for spread in spreads)
+    assert min(accept_model.CHANCE_SPREADS) > accept_model.NAMED_SPREAD
+    assert all(0.0 <= mean <= 0.3 for mean in CHANCE_MEANS)
+    assert sum(CHANCE_MEANS) < 1
+    assert all(0 < p < 1 for p in CHANCES)
