@@ -29,6 +29,8 @@ class Subject:
         return (*(_ALONE if self.is_alone else ()), *_PYTEST, *self.tests)
 
 
+_REBUILD = "tests/orchestrator/test_rebuild.py"
+
 SUBJECTS: Mapping[str, Subject] = {
     "search": Subject(
         ("sweeps/search",),
@@ -54,7 +56,11 @@ SUBJECTS: Mapping[str, Subject] = {
         40, 240.0,
     ),
     "rebuild": Subject(
-        ("orchestrator/rebuild.py",), ("tests/orchestrator/test_rebuild.py",), 20, 300.0
+        ("orchestrator/rebuild.py",),
+        (f"{_REBUILD}::test_what_a_tracker_would_have_been_told_has_the_times_of_then",
+         f"{_REBUILD}::test_a_card_of_an_older_sweep_is_made_of_what_is_known",
+         f"{_REBUILD}::test_what_was_never_sent_is_read_and_stays_unsent", _REBUILD),
+        20, 300.0,
     ),
     "guard": Subject(
         ("infra/guard.py",), ("tests/infra/test_guard.py",), 30, 240.0, is_alone=True
