@@ -29,14 +29,15 @@ class Subject:
         return (*(_ALONE if self.is_alone else ()), *_PYTEST, *self.tests)
 
 
+_SEARCH = tuple(
+    f"tests/sweeps/search/test_{name}.py"
+    for name in ("evidence", "encoding", "priors", "confirming", "designs", "pool", "favourites",
+                 "models", "hosts", "planner", "claims")
+)  # fmt: skip
 _REBUILD = "tests/orchestrator/test_rebuild.py"
 
 SUBJECTS: Mapping[str, Subject] = {
-    "search": Subject(
-        ("sweeps/search",),
-        ("tests/sweeps/search", "tests/sweeps/prediction", "tests/sweeps/reporting/test_story.py"),
-        130, 240.0,
-    ),
+    "search": Subject(("sweeps/search",), _SEARCH, 130, 240.0),
     "claims": Subject(
         ("sweeps/search/claims.py",),
         ("tests/sweeps/search", "tests/sweeps/reporting/test_story.py"),
