@@ -131,6 +131,18 @@ def test_another_metric_counts_as_it_is_better() -> None:
     assert read(told(0, ngram(4), **{RATE: near(60.0, 0.01)}), metric="tpot_ms").starts == ()
 
 
+def test_repeats_say_how_much_starts_differ() -> None:
+    def launch(*per_s: float) -> float:
+        return read(
+            *(told(n, plain(), **{STEPS: near(v, 0.01)}) for n, v in enumerate(per_s)),
+            told(9, ngram(4), **{STEPS: near(1.0, 0.01), LENGTH: near(2.0, 0.01)}),
+        ).launch_variance
+
+    wanted = between_starts([[Reading(-math.log(v), 0.01**2) for v in (100.0, 112.0)]])[0]
+    assert launch(100.0, 112.0) == pytest.approx(wanted)
+    assert launch(100.0, 112.0) > launch(100.0) == pytest.approx(LAUNCH_SPREAD**2)
+
+
 def test_starts_of_one_variant_are_pooled_with_what_a_start_adds() -> None:
     first = told(0, ngram(4), **{STEPS: near(30.0, 0.01), LENGTH: near(2.0, 0.02)})
     second = told(1, ngram(4), **{STEPS: near(31.0, 0.03), LENGTH: near(2.2, 0.04)})
