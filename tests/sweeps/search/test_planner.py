@@ -215,3 +215,14 @@ def test_the_bar_is_what_the_leader_surely_reaches() -> None:
     assert bar is not None
     assert 0.93 < bar / host.tok_s(claim.recommendation) < 1.0
     assert ours.accept_bound(history, claim.recommendation) > host.accept(claim.recommendation)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_leaders_neighbours_are_tried_unless_they_are_hopeless(seed: int) -> None:
+    host = Host(hits=0.45, ipc_ms=3.0)
+    _, steps = drive(Planner(SPACE, canonical=canonical, seed=seed), host)
+    near = [step.config for step in steps if step.purpose is Purpose.NEIGHBOUR]
+    assert near, "what is a step beside the leader may surprise"
+    for config in near:
+        # At half the rate of the leader, and known to be: that start would teach nothing.
+        assert config.is_plain or host.tok_s(config) > 0.9 * best(host)
