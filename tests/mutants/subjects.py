@@ -31,7 +31,8 @@ class Subject:
 
 _SEARCH = tuple(
     f"tests/sweeps/search/test_{name}.py"
-    for name in ("evidence", "encoding", "priors", "confirming", "designs", "pool", "favourites",
+    for name in ("evidence", "encoding", "priors", "confirming", "designs", "pool", "feasibility",
+                 "favourites",
                  "models", "hosts", "planner", "claims")
 )  # fmt: skip
 _REBUILD = "tests/orchestrator/test_rebuild.py"
