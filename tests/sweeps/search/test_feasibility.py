@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from sweeps.results import Outcome, TrialResult
 from sweeps.search.evidence import gather
-from sweeps.search.feasibility import CLOSED_AFTER, Feasibility
+from sweeps.search.feasibility import CLOSED_AFTER, Feasibility, Setting
 from tests.sweeps.makers import ngram, plain, result
 
 
@@ -13,7 +13,11 @@ def refused(number: int, **more: str) -> TrialResult:
 
 
 def test_a_value_is_closed_once_it_failed_so_often_and_stays_closed() -> None:
-    counts = {("a", 1): CLOSED_AFTER - 1, ("b", 1): CLOSED_AFTER, ("c", 1): CLOSED_AFTER + 1}
+    counts: dict[Setting, int] = {
+        ("a", 1): CLOSED_AFTER - 1,
+        ("b", 1): CLOSED_AFTER,
+        ("c", 1): CLOSED_AFTER + 1,
+    }
     found = Feasibility(counts)
     assert list(found.closed()) == [("b", 1), ("c", 1)]
     assert found.odds({"a": 1, "z": 1}) == 0.5

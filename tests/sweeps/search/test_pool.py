@@ -7,7 +7,13 @@ import pytest
 
 from sweeps.axes import Choice, IntRange
 from sweeps.config import Config
-from sweeps.search.beliefs import TRIAL_ACCEPT_VARIANCE, TRIAL_CYCLE_VARIANCE, Models
+from sweeps.search.beliefs import (
+    MOST_UNPOOLED_DRAFTS,
+    MOST_UNPOOLED_SERVINGS,
+    TRIAL_ACCEPT_VARIANCE,
+    TRIAL_CYCLE_VARIANCE,
+    Models,
+)
 from sweeps.search.brief import never, same
 from sweeps.search.encoding import Encoder
 from sweeps.search.evidence import gather
@@ -16,7 +22,9 @@ from sweeps.search.planner import Planner
 from sweeps.search.pool import PoolMaker
 from sweeps.search.roles import serving_of, width_of
 from sweeps.search.step_times import MOST_CURVES, bold_settings
+from sweeps.search.steps import Purpose, Step
 from sweeps.space import Space
+from sweeps.values import Value
 from tests.sweeps.search.host import (
     BREADTH,
     IPC,
@@ -32,8 +40,8 @@ from tests.sweeps.search.host import (
 PLAIN = dict(SPACE.plain())
 
 
-def draft(width: int, breadth: int = 1) -> Config:
-    return Config.of({**PLAIN, **NGRAM, WIDTH: width, BREADTH: breadth})
+def draft(width: int, breadth: int = 1, name: str = PROTO, value: Value = None) -> Config:
+    return Config.of({**PLAIN, **NGRAM, WIDTH: width, BREADTH: breadth, name: value})
 
 
 @pytest.mark.parametrize(
@@ -63,6 +71,18 @@ def test_neighbours_in_a_pool_take_one_step_along_one_axis() -> None:
     widths = sorted({width_of(one) for one in drafts})
     assert widths[-1] == 2000
     assert max(wider / width for width, wider in pairwise(widths)) < 3, "no wide gap"
+
+
+def test_an_axis_of_few_values_keeps_them_all() -> None:
+    for last, is_whole in ((15, True), (40, False)):
+        space = Space(
+            (Choice("speculative_algorithm", [None, "NGRAM"]), IntRange(WIDTH, 2, last, NGRAM))
+        )
+        maker = PoolMaker(space, same, never, 0)
+        plain = Config.of({"speculative_algorithm": None})
+        widths = {width_of(one) for one in maker.pool([], plain).drafts if not one.is_plain}
+        assert (widths == set(range(2, last + 1))) is is_whole
+        assert {2, 3, 4, 5, 6, 7, 8, last} <= widths
 
 
 def test_what_is_foretold_of_a_start_holds_its_own_luck() -> None:
@@ -99,3 +119,25 @@ def test_bold_settings_are_listed_with_each_other_up_to_a_number() -> None:
     }
     many = Space((*SPACE.axes, Choice("X_ALLREDUCE", [None, "1", "2"])))
     assert len(bold_settings(Encoder(many), serving_of(many.plain()))) == MOST_CURVES
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["pooled", "unpooled"])
+def test_an_outlook_holds_what_is_believed_of_each_pair(broken: bool) -> None:
+    factor = (lambda c: 0.8 if c[PROTO] == "LL" else 1.0) if broken else (lambda c: 1.0)
+    host = Host(accept_factor=factor)
+    asked = [draft(n, 1, PROTO, p) for n in (3, 4, 6) for p in (None, "LL")]
+    history = [host.trial(n, Step(c, Purpose.SEARCH, "")) for n, c in enumerate(asked)]
+    models = Models.fit(Encoder(SPACE), gather(history, canonical, "decode_tok_s"))
+    assert models.unpooled is broken
+    maker = PoolMaker(SPACE, canonical, never, 0)
+    pool = maker.pool(asked, asked[0])
+    outlook = models.over(pool)
+    cut = (MOST_UNPOOLED_DRAFTS, MOST_UNPOOLED_SERVINGS) if broken else (None, None)
+    assert tuple(outlook.drafts) == pool.drafts[: cut[0]]
+    assert tuple(outlook.servings) == pool.servings[: cut[1]]
+    assert outlook.mean.shape == (len(outlook.drafts), len(outlook.servings))
+    for row, column in ((0, 0), (1, 2), (5, 1), (9, 3)):
+        config = Config.of({**outlook.drafts[row], **outlook.servings[column]})
+        mean, covariance = models.joint([config])
+        assert outlook.mean[row, column] == pytest.approx(mean[0], abs=1e-9)
+        assert outlook.variance[row, column] == pytest.approx(covariance[0, 0], rel=1e-3, abs=1e-9)

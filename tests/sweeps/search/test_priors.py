@@ -11,6 +11,7 @@ from sweeps.config import Config
 from sweeps.search import accepts as accept_model
 from sweeps.search import cycles as cycle_model
 from sweeps.search.accepts import CHANCE_MEANS, CHANCES, AcceptPrior
+from sweeps.search.beliefs import SCALES
 from sweeps.search.cycles import GROWTH_WIDTHS, LEVEL, VERIFY_OFFSET, CyclePrior
 from sweeps.search.encoding import Encoder
 from sweeps.search.gaussian import Floats, Points
@@ -63,6 +64,8 @@ def test_a_step_is_expected_to_cost_its_width_and_what_was_changed() -> None:
     wanted = [2.0, 2.0 + grown(4), 2.0 + grown(32), 2.0 + cost_of(PROTO, "Simple"),
               2.0 + grown(4) + cost_of("NCCL_ALGO", "Ring")]  # fmt: skip
     assert np.allclose(prior.mean(ENCODER.cycles(configs)), wanted)
+    unknown = CyclePrior(ENCODER).mean(ENCODER.cycles(configs))
+    assert np.allclose(unknown, np.array(wanted) - 2.0), "no level is told"
 
 
 def test_plain_steps_share_their_level_and_the_settings_that_they_share() -> None:
@@ -170,4 +173,5 @@ def test_what_is_believed_is_modest() -> None:
     assert min(accept_model.CHANCE_SPREADS) > accept_model.NAMED_SPREAD
     assert all(0.0 <= mean <= 0.3 for mean in CHANCE_MEANS)
     assert sum(CHANCE_MEANS) < 1
+    assert all(0.1 < scale < 5 and 0 <= doubt <= 1 for scale, doubt in SCALES)
     assert all(0 < p < 1 for p in CHANCES)
