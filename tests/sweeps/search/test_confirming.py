@@ -71,8 +71,9 @@ def test_of_what_ties_with_the_best_the_least_changed_is_chosen() -> None:
     field = Field(changed, (simple,), plain())
     near = standing({changed: (100.0, 0.001), simple: (99.2, 0.001)})
     assert chosen_of(field, near, plain(), TASTE) == simple
-    far = standing({changed: (100.0, 0.001), simple: (98.5, 0.9)})
-    assert chosen_of(field, far, plain(), TASTE) == changed
+    for spread in (0.001, 0.9):
+        far = standing({changed: (100.0, spread), simple: (98.5, spread)})
+        assert chosen_of(field, far, plain(), TASTE) == changed
     # As simple as each other: the faster.
     twins = standing({A: (100.0, 0.01), B: (100.5, 0.01)})
     assert chosen_of(Field(A, (B,), None), twins, plain(), TASTE) == B
@@ -103,6 +104,11 @@ def test_a_gain_is_over_the_best_plain_decode_and_among_equals_the_least_changed
     assert field_of(standing(rates), plain(), TASTE).beside == plain(), "within 2 %"
     faster = {**rates, tuned: (90.0, 0.01), other: (91.0, 0.01)}
     assert field_of(standing(faster), plain(), TASTE).beside == tuned
+    ring = plain(NCCL_ALGO="Ring")
+    twins = {A: (100.0, 0.01), tuned: (90.0, 0.01), ring: (91.0, 0.01), plain(): (50.0, 0.01)}
+    assert field_of(standing(twins), plain(), TASTE).beside == ring, (
+        "of the same changes the faster"
+    )
     assert field_of(standing({A: (100.0, 0.01)}), plain(), TASTE).beside is None
     led = {plain(): (100.0, 0.01), A: (80.0, 0.01)}
     assert field_of(standing(led), plain(), TASTE).beside is None
