@@ -8,6 +8,7 @@ import pytest
 from sweeps.config import Config
 from sweeps.quality import Verdict
 from sweeps.results import Estimate, Outcome, TrialResult
+from sweeps.search.equality import SAME_SPREAD, accepts_differ
 from sweeps.search.evidence import (
     HOST_SPREAD,
     LAUNCH_SPREAD,
@@ -219,3 +220,21 @@ def test_purposes_are_counted_without_faults() -> None:
     history[1] = replace(history[1], outcome=Outcome.FAILED)
     assert purposes(history, Purpose.CONFIRM) == 2
     assert purposes(history, Purpose.BASELINE) == 0
+
+
+def test_small_differences_of_many_drafts_add_up() -> None:
+    """Each pair lies 1.95 variances from its mean, eight of them: by chance 1 in 10,000."""
+
+    def differ(variances: float) -> bool:
+        apart = math.sqrt(variances * (0.01**2 + SAME_SPREAD**2))
+        trials = [
+            told(2 * width + side, ngram(width, NCCL_PROTO=protocol),
+                 **{STEPS: near(30.0, 0.01), LENGTH: near(2.0 * math.exp(sign * apart), 0.01)})
+            for width in range(2, 10)
+            for side, (protocol, sign) in enumerate(((None, 1), ("LL", -1)))
+        ]  # fmt: skip
+        return accepts_differ(read(*trials))
+
+    assert differ(1.95)
+    assert not differ(0.95)
+    assert not accepts_differ(read(told(0, ngram(4), **{STEPS: near(3, 0.1), LENGTH: near(2, 9)})))

@@ -1,6 +1,7 @@
 """The planner: what it asks for, in which order, and that it is a function of the history."""
 
 import math
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -226,3 +227,17 @@ def test_the_leaders_neighbours_are_tried_unless_they_are_hopeless(seed: int) ->
     for config in near:
         # At half the rate of the leader, and known to be: that start would teach nothing.
         assert config.is_plain or host.tok_s(config) > 0.9 * best(host)
+
+
+def test_a_confirming_start_that_runs_is_counted() -> None:
+    planner, host = Planner(SPACE, canonical=canonical), Host(hits=0.45)
+    history, _ = drive(planner, host, most=4)
+    while (step := planner.next(history)) is not None and step.purpose is not Purpose.CONFIRM:
+        history.append(host.trial(len(history), step))
+    assert step is not None
+    beside = planner.next(history, (step,))
+    assert beside is not None
+    assert beside.purpose is Purpose.CONFIRM
+    assert beside.config != step.config, "forth and back: the other one is next"
+    # While something else runs, no proof begins.
+    assert planner.next(history, (replace(step, purpose=Purpose.SEARCH),)) is None
