@@ -16,7 +16,7 @@ SPREAD := --dist loadfile
 # Slow tests also wait, for servers and for deadlines: three of them share two cores.
 SLOW_WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * len(os.sched_getaffinity(0)) + 1) // 2)')
 
-.PHONY: setup sweep sweep-real sglang test test-busy coverage check bench lock clean
+.PHONY: setup sweep sweep-real sglang test test-busy coverage check bench bench-quick mutants lock clean
 .DEFAULT_GOAL := check
 
 setup: $(VENV)/.done
@@ -65,6 +65,14 @@ check: setup
 
 bench: setup
 	for program in bench/*.py; do $(BIN)/python $$program || exit 1; done
+
+# The quick form of each, as `make test` runs it; and what becomes of one that is killed.
+bench-quick: sglang
+	$(BIN)/python -m pytest tests/bench -m slow -n $(SLOW_WORKERS) $(SPREAD) --no-loadscope-reorder
+
+# Small changes to modules that must be right: which of them does a test notice? Goes on when it is run again.
+mutants: setup
+	$(BIN)/python -m tests.mutants
 
 # New pins: change pyproject.toml, then `make lock`.
 lock: setup

@@ -310,5 +310,22 @@ def _cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    errors = [figures[f"speculating_{what}_error_ratio"] for what in ("rate", "tpot")]
+    return {
+        "reading costs processor time": figures["ours_cpu_per_1000_chunks_min_ms"] > 0,
+        "the time of a token is near the one sent": 0.5
+        < figures["ours_token_over_truth_ratio"]
+        < 2,
+        "chunks of a speculating server hold several tokens": 1
+        < figures["speculating_chunk_tokens"]
+        < 8,
+        "accept length is the engine's": figures["speculating_accept_length_error_ratio"] < 0.03,
+        # They are as good as the machine is free.
+        "rates are near the engine's": max(errors) < 0.5,
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

@@ -28,6 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from reporting.loads import LONG_ANSWER_TOKENS
 from reporting.program import Figures, run, spread
 
 ROOT = Path(__file__).parents[1]
@@ -54,7 +55,8 @@ sweep = Sweep(
         IntRange("speculative_num_draft_tokens", 2, 32, NGRAM),
     ],
     fixed={{"tp_size": 8}},
-    workload=Workload(max_tokens=256, measured_prompts=4, cold_prompts=1, ignore_eos=True),
+    workload=Workload(max_tokens={tokens}, measured_prompts=4, cold_prompts=1,
+                      measure_s=1e6, ignore_eos=True),
     budget=Budget(trials={trials}, trial_s=1e6, start_s=1e6, phase_s=1e6, silence_s=1e6),
     early_stopping=False,
     sampler="random",
@@ -119,7 +121,7 @@ def _sweep(
     """Run a sweep on some hosts; it is ended with the block."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "space.py").write_text(SPACE.format(trials=trials))
+        (folder / "space.py").write_text(SPACE.format(trials=trials, tokens=LONG_ANSWER_TOKENS))
         net.write_inventory(folder / "hosts.toml", *hosts, time_scale=scale)
         words = [
             sys.executable, "-m", "orchestrator", "sweep", str(folder / "space.py"),
@@ -194,5 +196,18 @@ def _makespan(name: str, trials: list[Trial], scale: float) -> dict[str, float]:
     }
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    names = [name for name in _NAMES.values() if f"{name}_trials_count" in figures]
+    return {
+        "all trials were made": all(figures[f"{n}_trials_count"] >= QUICK_TRIALS for n in names)
+        and bool(names),
+        "a sweep lasts longer than a trial": all(
+            figures[f"{n}_makespan_host_s"] > figures[f"{n}_trial_host_s"] for n in names
+        ),
+        "a host waits between two trials": all(figures[f"{n}_placement_min_s"] > 0 for n in names),
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

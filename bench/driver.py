@@ -157,5 +157,18 @@ def _command_s(state: State, *words: str) -> float:
     return time.perf_counter() - before_s
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    sizes = QUICK_SIZES if f"trial_at_{SIZES[1]}_s" not in figures else SIZES
+    first, last = sizes[0], sizes[-1]
+    grown = [figures[f"{w}_at_{last}_count"] - figures[f"{w}_at_{first}_count"]
+             for w in ("threads", "files")]  # fmt: skip
+    return {
+        "a trial costs no more than a few times as much after many": figures["growth_ratio"] < 4,
+        # A writer of the study, and its file, may come and go.
+        "no thread and no open file comes with trials": max(grown) < (last - first) / WINDOW,
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

@@ -237,5 +237,20 @@ def _beside(name: str, ours: float, published: float) -> dict[str, float]:
     return {name: ours, f"{name}_over_published_ratio": ours / published}
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    told = [v for n, v in figures.items() if n.endswith("_over_published_ratio")]
+    code = {n: figures[f"ll_code_n{n}_over_plain_ratio"] for n in WIDTHS}
+    think = [figures[f"ll_think_n{n}_over_plain_ratio"] for n in WIDTHS]
+    return {
+        "eight figures of the founding story are within 3 %": len(told) == 8
+        and all(0.97 < ratio < 1.03 for ratio in told),
+        "three draft tokens are best for code, and eight lose": code[3] == max(code.values())
+        and code[3] > 1 > code[8],
+        "no width pays where text does not repeat": max(think) < 1,
+        "what a prompt cache holds of a token is small": figures["cached_token_bytes"] < 5000,
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

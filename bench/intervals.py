@@ -266,5 +266,21 @@ def _pass(requests: Sequence[RequestRecord], concurrency: int) -> PassRecord:
     return PassRecord(tuple(requests), concurrency, -0.5, ended_s)
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    good, chunks, tokens = (
+        figures[f"coverage_60s_{way}_ratio"] for way in ("blocks", "chunks_iid", "tokens_iid")
+    )
+    steps, blocks = (figures[f"width_60s_{way}_ratio"] for way in ("steps", "blocks"))
+    return {
+        "95 of 100 intervals from blocks hold the truth": 0.93 <= good <= 0.97,
+        "intervals that take chunks or tokens for independent do not": max(chunks, tokens) < 0.6,
+        "steps alone are known three times as well": steps < blocks / 3,
+        "a deadline does not bend our rate": abs(figures["bias_at_half_ours_ratio"]) < 0.01,
+        "it bends one of whole answers": figures["bias_at_quarter_completed_only_ratio"] > 0.15,
+        "a rate without drift seldom looks as if it had": figures["drift_alarm_none_ratio"] < 0.06,
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

@@ -88,5 +88,15 @@ def _cell(cell: Sequence[Aftermath]) -> str:
     return f"{survivors}, {ports}, {max(one.after_grace_s for one in cell):.2f} ({len(cell)} runs)"
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    left = [v for n, v in figures.items() if n.endswith(("_survivors_count", "_held_count"))]
+    trees, rest = divmod(len(left), 2 * len(End))
+    return {
+        "every end was tried on several kinds of servers": trees >= len(QUICK_TREES) and not rest,
+        "nothing is left, whoever ends": set(left) == {0},
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

@@ -141,5 +141,15 @@ def _entries(folder: Path) -> int:
     return sum(1 for _ in folder.iterdir()) if folder.exists() else 0
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    grown = [figures[f"growth_{what}_count"] for what in ("fds", "threads")]
+    return {
+        "no descriptor and no thread is left": max(grown) <= 0,
+        "the runtime folder is empty in the end": figures["end_runtime_entries_count"] == 0,
+        "memory hardly grows": figures["growth_rss_bytes"] < 0.1 * figures["early_rss_bytes"],
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

@@ -2,8 +2,8 @@
 
 A cycle lasts from the handing out of one trial to the handing out of the next, on the wall, as the
 driver sees it. Of that, two spans belong to the server: from the moment its program runs to the end
-of the measured pass (the phases starting, warming, cold pass and measuring), and from the order to
-stop until its process has exited. All else is overhead, in three parts:
+of the last pass (starting and all passes), and from the order to stop until its process has exited.
+All else is overhead, in three parts:
 
 - start: choosing a port, planning, writing the plan, starting the guard and through it the server;
 - stop: aborting requests, and what follows the server's exit: the guard ends, nothing is left;
@@ -36,6 +36,7 @@ from orchestrator.state import State
 from orchestrator.sweep_run import Attendants, SweepRun
 from orchestrator.tools import local_tools
 from orchestrator.tracking.jsonl import JsonlTracker
+from reporting.loads import LONG_ANSWER_TOKENS
 from reporting.program import Figures, run, spread
 from sweeps import Budget, EngineName, HostSpec, Sweep
 from sweeps.results import Outcome, Phase, TrialResult
@@ -45,7 +46,8 @@ TIME_SCALE = 200.0
 SWEEPS, QUICK_SWEEPS = 3, 1
 TRIALS, QUICK_TRIALS = 9, 3
 
-SERVERS_PHASES = (Phase.STARTING, Phase.WARMING, Phase.COLD, Phase.MEASURING)
+OURS_PHASES = (Phase.ADMITTED, Phase.STOPPING, Phase.CLEAN)
+SERVERS_PHASES = tuple(phase for phase in Phase if phase not in OURS_PHASES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,16 @@ def small_sweep(trials: int) -> Sweep:
     sweep = load_sweep(SPACE)
     return replace(
         sweep,
-        workload=replace(sweep.workload, max_tokens=256, measured_prompts=2, cold_prompts=1),
-        budget=Budget(trials=trials, trial_s=1e6),
+        workload=replace(
+            sweep.workload,
+            max_tokens=LONG_ANSWER_TOKENS,
+            ignore_eos=True,
+            measured_prompts=2,
+            cold_prompts=1,
+            warming_passes=1,
+            measure_s=1e6,
+        ),
+        budget=Budget(trials=trials, trial_s=1e6, start_s=1e6, phase_s=1e6, silence_s=1e6),
         hosts=[HostSpec(engine=EngineName.EMULATED, time_scale=TIME_SCALE)],
         early_stopping=False,
     )
@@ -143,7 +153,7 @@ def small_sweep(trials: int) -> Sweep:
 def _overhead(job: TrialJob, result: TrialResult, cycle_s: float) -> Overhead:
     wall_s = {name: host_s / job.host.clock_scale for name, host_s in result.phase_s.items()}
     exit_s = _exit_s(job)
-    servers_s = sum(wall_s[phase.value] for phase in SERVERS_PHASES) + exit_s
+    servers_s = sum(wall_s.get(phase.value, 0.0) for phase in SERVERS_PHASES) + exit_s
     start_s = wall_s[Phase.ADMITTED.value]
     stop_s = wall_s[Phase.STOPPING.value] - exit_s
     return Overhead(start_s, stop_s, cycle_s - servers_s - start_s - stop_s)
@@ -166,5 +176,21 @@ def _figures(driver: str, found: list[Overhead]) -> dict[str, float]:
     }
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    least = {f"{driver}_{part}": figures[f"{driver}_{part}_min_s"]
+             for driver in ("serial", "ray") for part in ("start", "stop", "driver")}  # fmt: skip
+    return {
+        # The driver's part is what is left of a cycle: it shows whether the others fit in.
+        "start, stop and driver all take time in each trial": min(least.values()) > 0,
+        "all trials but the last of each sweep were taken": figures["serial_trials_count"]
+        in (QUICK_SWEEPS * (QUICK_TRIALS - 1), SWEEPS * (TRIALS - 1))
+        and figures["ray_trials_count"]
+        in (QUICK_SWEEPS * (QUICK_TRIALS - 2), SWEEPS * (TRIALS - 2)),
+        "the first trial under Ray waits for its actor": figures["ray_first_trial_s"]
+        > figures["ray_s"],
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

@@ -25,6 +25,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from reporting.loads import LONG_ANSWER_TOKENS
 from reporting.program import Figures, run, spread
 from tests.infra.ssh.lan import lan
 from tests.orchestrator.remote.sending import Desk, Typed, results, until
@@ -80,7 +81,8 @@ def measure(quick: bool) -> Figures:
 def _long_space(desk: Desk) -> str:
     """Write a space file whose sweep does not end before the cuts do."""
     path = desk.folder / desk.space("cut", trials=1000)
-    path.write_text(path.read_text().replace("2, 6, NGRAM", "2, 64, NGRAM"))
+    text = path.read_text().replace("2, 6, NGRAM", "2, 64, NGRAM")
+    path.write_text(text.replace("max_tokens=256", f"max_tokens={LONG_ANSWER_TOKENS}"))
     return path.name
 
 
@@ -173,5 +175,18 @@ def _table(cuts: list[Cut]) -> Table:
     return table
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    ended = figures["trials_measured_count"] + figures["trials_cancelled_count"]
+    return {
+        "the cable was cut": figures["cuts_count"] >= QUICK_CUTS,
+        "no trial is lost on the way": figures["trials_lost_count"] == 0,
+        "every trial was measured but the one that was stopped": ended == figures["trials_count"]
+        and figures["trials_measured_count"] >= 1 >= figures["trials_cancelled_count"],
+        "the command was started once": figures["starts_count"] == 1,
+        "a second fetch brings nothing": figures["second_fetch_files_count"] == 0,
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

@@ -109,5 +109,25 @@ def exactness() -> dict[str, float]:
     return figures
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    told = [v for n, v in figures.items() if n.endswith("_differing_requests_count")]
+    real = [v for n, v in figures.items() if n.endswith("_real_verify_steps_count")]
+    return {
+        "the compiled core is faster than the reference": all(
+            figures[f"{kind}_{match}_fast_steps_per_s"]
+            > figures[f"{kind}_{match}_reference_steps_per_s"]
+            for kind in (Kind.CODE.value, Kind.THINK.value)
+            for match in ("bfs", "prob")
+        ),
+        "drafts of code are accepted": figures[f"{Kind.CODE.value}_bfs_accept_tokens_per_step"]
+        > 1.2,
+        "every setting takes steps": figures["many_steps_count"]
+        > figures["many_settings_count"]
+        > 0,
+        "the real server takes the steps that were replayed": not any(told) and all(real),
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

@@ -30,6 +30,7 @@ from sweeps.workloads import Workload
 TRIALS, QUICK_TRIALS = 1000, 200
 RUNS, QUICK_RUNS = 3, 1
 REQUESTS = 24
+MOST_PAGE_MB = 5.0
 SWEEP = "large"
 _PHASES = {Phase.STARTING: 210.0, Phase.PROBING: 20.0, Phase.COLD: 28.0, Phase.MEASURING: 90.0}
 
@@ -150,5 +151,10 @@ def _spool(path: Path, result: TrialResult, random: np.random.Generator) -> None
     spool.close()
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    return {"the page can be mailed": 0 < figures["page_mb"] < MOST_PAGE_MB}
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

@@ -158,5 +158,25 @@ def _figures(load: Load, spent: Seconds, trials: int) -> dict[str, float]:
     return figures
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    late = {
+        f"the last decisions ({what}) cost as much as all": figures[f"random_{what}_late_ms"]
+        < 4 * figures[f"random_{what}_ms"] + 1
+        for what in ("decide", "progress", "take")
+    }
+    loads = [
+        load for load in (*LOADS, *QUICK_LOADS)
+        if load.hosts == figures[f"{load.name}_hosts_count"]
+        and load.sampler != "factorised"
+    ]  # fmt: skip
+    whole = [figures[f"{load.name}_trials_count"] >= load.trials for load in loads]
+    return {
+        **late,
+        "all trials of the budget were made": bool(whole) and all(whole),
+        "thousands of trials fit into 2 GB": figures["memory_peak_bytes"] < 2e9,
+    }
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

@@ -41,7 +41,8 @@ import infra
 import orchestrator
 import sweeps
 from infra.code_digest import code_digest
-from reporting.program import Figures, show_figures
+from reporting.guarded import guarded
+from reporting.program import Figures, tell
 from search_worlds.hosts import Setting, main_settings, random_setting
 from search_worlds.kept import OUT, keep
 from search_worlds.product import How, sweep_world
@@ -249,7 +250,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS, help="Sweeps of each main world.")
     options = parser.parse_args()
     strategies = options.only or (QUICK_STRATEGIES if options.quick else list(STRATEGIES))
-    show_figures(measure(strategies, options.seeds, quick=options.quick), as_json=options.json)
+    figures = guarded(lambda: measure(strategies, options.seeds, quick=options.quick))
+    tell(figures, holds, as_json=options.json)
+
+
+def holds(figures: Figures) -> Mapping[str, bool]:
+    """Return what holds of any run of the default search."""
+    named = [value for name, value in figures.items() if name == "default_all_good_ratio"]
+    return {"the default search names good configurations": all(ratio >= 0.75 for ratio in named)}
 
 
 if __name__ == "__main__":

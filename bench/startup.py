@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 SPACE = "search_spaces/ngram.py"
 ROUNDS, QUICK_ROUNDS = 21, 3
 DEADLINE_S = 60.0
+MOST_CHECK_TO_HELP = 5.0
 
 COMMANDS = {
     "nothing": ("-c", "pass"),
@@ -70,5 +71,11 @@ def _answer_s(words: tuple[str, ...], env: Mapping[str, str]) -> float:
     return time.perf_counter() - began_s
 
 
+def holds(figures: Figures) -> dict[str, bool]:
+    """Return what must be true of the figures."""
+    ratio = figures["check_s"] / figures["help_s"]
+    return {"`check` answers nearly as fast as `--help`": ratio < MOST_CHECK_TO_HELP}
+
+
 if __name__ == "__main__":
-    run(__doc__ or "", measure)
+    run(__doc__ or "", measure, holds)

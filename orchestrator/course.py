@@ -254,6 +254,17 @@ class Course:
         )
 
 
+def why_unmeasured(record: PassRecord | None) -> str:
+    """Return why a pass tells no rate: a rate needs tokens that came one after another."""
+    tokens = sum(request.output_tokens for request in record.requests) if record else 0
+    if not tokens:
+        return "no token was measured"
+    return (
+        f"{tokens} tokens came, all of an answer at once: no time between them was measured; "
+        "longer answers are needed (`workload.max_tokens`), or an emulated host that is less fast"
+    )
+
+
 def _accept_length(record: PassRecord) -> float | None:
     """Return tokens per verify step of the finished requests; None without a verify."""
     told = [r for r in record.requests if r.end is EndReason.FINISHED and r.verify_steps]

@@ -19,7 +19,7 @@ from infra.sglang.flags import NEWEST
 from infra.sglang.logs import accept_lengths, explain_exit
 from infra.sglang.signatures import Moment
 from infra.sglang.start_log import StartPhase
-from orchestrator.course import Course
+from orchestrator.course import Course, why_unmeasured
 from orchestrator.files import write_json
 from orchestrator.job import StopKind, TrialJob, TrialProgress
 from orchestrator.load_client.seam import PassProgress
@@ -328,7 +328,7 @@ class _TrialRun:
     def _judge(self, course: Course) -> tuple[Outcome, str]:
         measured = course.measured
         if measured is None or not any(r.decode_tokens for r in measured.requests):
-            return Outcome.FAILED, "no token was measured"
+            return Outcome.FAILED, why_unmeasured(measured)
         limit = f"the {self._job.sweep.budget.trial_s:g} s of the trial ended"
         if measured.cut_short and self.left_s() <= 0:
             return Outcome.PARTIAL, f"{limit} before its prompts"

@@ -57,8 +57,7 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
     "O-10": (  # a start that hangs
         "tests/orchestrator/test_starting.py::test_a_silent_phase_is_hung_at_its_deadline_by_name",
-        "tests/orchestrator/test_starting.py::"
-        "test_an_emulated_server_that_hangs_is_named_by_its_phase",
+        "tests/orchestrator/test_trial.py::test_faults_of_a_server_are_named",
     ),
     "O-11": (  # healthy too early
         "tests/orchestrator/test_starting.py::test_readiness_takes_health_and_a_token",
@@ -66,7 +65,8 @@ CASES: dict[str, tuple[str, ...]] = {
     "O-12": (  # schedulers that outlive their root
         "tests/infra/test_guard.py::test_tree_ends",
         "tests/infra/test_guard.py::test_tree_ends_with_its_owner",
-        "tests/infra/test_guard.py::test_reaper_ends_what_a_killed_guard_leaves",
+        "tests/infra/test_leftovers.py::"
+        "test_when_driver_and_guard_are_killed_the_next_start_ends_the_rest",
     ),
     "O-13": (  # memory and ports come back late
         "tests/infra/test_clean_proof.py::test_an_emulated_host_that_releases_late_is_waited_for",
@@ -130,8 +130,8 @@ CASES: dict[str, tuple[str, ...]] = {
         "tests/infra/emulated/test_engine.py::test_the_best_width_moves_with_protocol_and_text",
     ),
     "O-26": (  # children of a killed worker
-        "tests/e2e/test_kill_matrix.py::test_a_trial_whose_guard_is_killed_ends_the_rest_itself",
-        "tests/e2e/test_kill_matrix.py::test_what_a_killed_driver_and_guard_leave_is_cleaned",
+        "tests/e2e/test_kill_matrix.py::"
+        "test_killed_guards_and_a_killed_driver_are_cleaned_up_after",
     ),
     "O-59": (  # an error inside a stream that began well
         "tests/contracts/test_stream_faults.py::test_a_fault_breaks_its_request_and_no_other",
@@ -197,7 +197,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "test_a_resumed_search_repeats_nothing_and_takes_up_what_was_cut_off",
         "tests/orchestrator/test_rebuild.py::test_the_study_is_made_again_as_it_was",
         "tests/e2e/test_ray_sweep.py::test_a_driver_that_is_killed_twice_leaves_no_server_and_its_sweep_resumes",
-        "tests/bench/test_faults.py::test_random_faults_lose_nothing_and_teach_nothing_wrong",
+        "tests/bench/test_faults.py::test_a_program_checks_and_prints_its_figures",
     ),
     "O-33": (  # NaN becomes the best
         "tests/sweeps/test_ranking.py::test_only_rates_take_part",

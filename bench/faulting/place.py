@@ -14,6 +14,7 @@ import psutil
 from infra.reaper import find_tagged
 from orchestrator.continuing import OVER
 from orchestrator.state import State
+from reporting.loads import LONG_ANSWER_TOKENS
 
 ROOT = Path(__file__).parents[2]
 MARK = "FAULTS_PLACE"
@@ -37,12 +38,13 @@ sweep = Sweep(
         Choice("NCCL_PROTO", [None, "LL", "Simple"]),
     ],
     fixed={{"tp_size": 2}},
-    workload=Workload(max_tokens=128, measured_prompts=2, cold_prompts=1, probe_s=0,
+    workload=Workload(max_tokens={tokens}, measured_prompts=2, cold_prompts=1, probe_s=0,
                       warming_passes=0, measure_s=1e6, ignore_eos=True),
     # Nothing in this space fails or hangs by itself, however busy the machine is.
     budget=Budget(trials={trials}, trial_s=1e7, start_s=1e7, phase_s=1e7),
     hosts=[HostSpec(time_scale={scale:g}, gpus=2)],
     early_stopping=False,
+    sampler="{sampler}",
 )
 """
 
@@ -56,12 +58,16 @@ class Place:
     driver: str = "serial"
     scale: float = 2000.0
     tracking_uri: str = ""
+    sampler: str = "factorised"
+    """`random` makes all its trials; the default search may be sure of its answer after three."""
     starts: int = 0
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        space = _SPACE.format(trials=self.trials, scale=self.scale)
+        space = _SPACE.format(
+            trials=self.trials, scale=self.scale, tokens=LONG_ANSWER_TOKENS, sampler=self.sampler
+        )
         (self.folder / "faults.py").write_text(space)
 
     @property

@@ -27,13 +27,16 @@ class Round:
     starts: int
     rebuilt: bool
     """The MLflow server was away at the end, and was told afterwards."""
+    known: int
+    """Measurements that were whole at some time before the end: what could be lost."""
 
 
 def under_fire(
     place: Place, targets: Sequence[Target], kills: int, calm_s: float, luck: random.Random,
     tracker: TrackerServer | None = None,
 ) -> Round:  # fmt: skip
-    """Throw so many faults at a sweep, let it end, and count what they did.
+    """Throw so many faults at a sweep, then kill its driver once something is measured, let it
+    end, and count what all that did.
 
     `calm_s` is the mean of the wall seconds between two faults.
     """
@@ -51,6 +54,10 @@ def under_fire(
             strikes += [strike] if strike.hit else []
             if strike.hit and target is Target.DRIVER and number != signal.SIGSTOP:
                 _wait(process)
+        process = _until_measured(place, process)
+        if process.poll() is None:
+            process.kill()
+            strikes.append(Strike(Target.DRIVER, signal.SIGKILL, hit=True))
         known |= _to_the_end(place, process)
         rebuilt = tracker is not None and place.has_unsent
         if tracker is not None and rebuilt:
@@ -60,7 +67,17 @@ def under_fire(
         found = audit(place, known, store)
     finally:
         place.clear()
-    return Round(tuple(strikes), found, place.starts, rebuilt)
+    return Round(tuple(strikes), found, place.starts, rebuilt, len(known))
+
+
+def _until_measured(place: Place, process: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes]":
+    """Let the sweep go on until it has something to lose, however early the faults came."""
+    until_s = time.monotonic() + END_S
+    while not finished(place) and not place.is_over and time.monotonic() < until_s:
+        if process.poll() is not None and place.starts < MOST_STARTS:
+            process = place.start()
+        time.sleep(0.05)
+    return process
 
 
 def _to_the_end(place: Place, process: "subprocess.Popen[bytes]") -> dict[int, tuple[str, float]]:

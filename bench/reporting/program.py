@@ -1,7 +1,12 @@
-"""One benchmark as a program: its options, its figures, and the machine they come from."""
+"""One benchmark as a program: its options, its figures, and the machine they come from.
+
+It measures under a guard: however it ends, nothing that it started is left. It exits with 1 where a
+figure is no number with a unit, or a statement about the figures does not hold.
+"""
 
 import argparse
 import json
+import math
 import os
 import platform
 import sys
@@ -13,25 +18,40 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-Figures = Mapping[str, float]
-"""Figures by name; a name ends in its unit, or in `_ratio` or `_count`."""
+from reporting.guarded import Figures, guarded
+
+__all__ = ["Figures", "Holds", "machine", "run", "run_counted", "spread", "tell"]
+
+Holds = Callable[[Figures], Mapping[str, bool]]
+"""Says of each statement about the figures whether it holds: at any load of the machine, also where
+it must be quick."""
+
+UNITS = ("s", "ms", "bytes", "mb", "hours", "tokens", "tokens_per_step", "count", "ratio")
+"""A figure's name ends in one of them, or in `_per_` and one of RATES."""
+RATES = ("s", "step")
 
 
-def run(about: str, measure: Callable[[bool], Figures]) -> None:
+def _nothing(figures: Figures) -> Mapping[str, bool]:
+    return {}
+
+
+def run(about: str, measure: Callable[[bool], Figures], holds: Holds = _nothing) -> None:
     """Measure and print. `measure` is told whether it must be quick, under a minute."""
     options = _parser(about).parse_args()
-    show_figures(measure(options.quick), as_json=options.json)
+    tell(guarded(lambda: measure(options.quick)), holds, as_json=options.json)
 
 
 def run_counted(
-    about: str, measure: Callable[[bool, int], Figures], option: str, many: int, few: int
-) -> None:
-    """As `run`, where an option says how often; `few` is the number where it must be quick."""
+    about: str, measure: Callable[[bool, int], Figures], option: str, counts: tuple[int, int],
+    holds: Holds = _nothing,
+) -> None:  # fmt: skip
+    """As `run`, where an option says how often; the second count is for where it must be quick."""
+    many, few = counts
     parser = _parser(about)
     parser.add_argument(option, type=int, dest="count", help=f"How many; {many}, or {few}.")
     options = parser.parse_args()
     count = options.count or (few if options.quick else many)
-    show_figures(measure(options.quick, count), as_json=options.json)
+    tell(guarded(lambda: measure(options.quick, count)), holds, as_json=options.json)
 
 
 def _parser(about: str) -> argparse.ArgumentParser:
@@ -47,8 +67,24 @@ def _name() -> str:
     return Path(sys.argv[0]).stem
 
 
-def show_figures(figures: Figures, *, as_json: bool) -> None:
-    """Print figures with the machine that they come from, as a table or as one JSON object."""
+def tell(figures: Figures, holds: Holds, *, as_json: bool) -> None:
+    """Print the figures; exit with 1 where they cannot be right."""
+    malformed = [f"{name} = {value}" for name, value in figures.items() if _is_bad(name, value)]
+    if malformed or not figures:
+        sys.exit(f"no finite figures with units: {', '.join(malformed) or 'none at all'}")
+    _print(figures, as_json=as_json)
+    broken = [statement for statement, is_true in holds(figures).items() if not is_true]
+    if broken:
+        sys.exit("\n".join(f"it does not hold that {one}" for one in broken))
+
+
+def _is_bad(name: str, value: object) -> bool:
+    units = (*UNITS, *(f"per_{rate}" for rate in RATES))
+    number = isinstance(value, int | float) and math.isfinite(value)
+    return not number or not name.endswith(tuple(f"_{unit}" for unit in units))
+
+
+def _print(figures: Figures, *, as_json: bool) -> None:
     name = _name()
     if as_json:
         command = " ".join(["python", f"bench/{name}.py", *sys.argv[1:]])

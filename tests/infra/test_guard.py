@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from infra import guard, local_host
 from infra.host import Command, StopReport
 from infra.local_host import GuardedProcess, LocalHost
-from infra.reaper import find_tagged, reap
+from infra.reaper import find_tagged
 from tests.infra.trees import (
     KINDS,
     SIZE,
@@ -95,9 +96,9 @@ def _terminate_guard(server: GuardedProcess) -> None:
 
 def _kill_guard(server: GuardedProcess) -> None:
     os.kill(guard_pid(server.pid), signal.SIGKILL)
-    # The rest of the tree is left to the reaper, which stop() calls.
+    # The root goes with its guard. Who looks ends the rest, before anybody calls stop().
     wait_until(lambda: server.poll() == -signal.SIGKILL, "notice of the lost guard")
-    server.stop()
+    assert guard.LOG_PREFIX + "lost" in server.log_tail(1)[0]
 
 
 def _kill_root(server: GuardedProcess) -> None:
@@ -122,29 +123,8 @@ def test_tree_ends(
     assert report.exit_code in (-signal.SIGTERM, -signal.SIGKILL)
     if end is _stop:
         assert report.killed == (SIZE if kind == "stubborn" else 0)
-
-
-def test_reaper_ends_what_a_killed_guard_leaves(sweep: str, tmp_path: Path) -> None:
-    log_path = tmp_path / "log"
-    server = LocalHost().start(tree_command("setsid", sweep, log_path))
-    wait_ready(log_path)
-    os.kill(guard_pid(server.pid), signal.SIGKILL)
-    # The root goes with its guard, the detached one does not.
-    wait_until(lambda: len(find_tagged(sweep)) == 1, "the end of the root")
-    assert reap(sweep, "another trial") == 0
-    assert reap(sweep, "t1") == 1
-    assert server.stop() == StopReport(-signal.SIGKILL, 0, 0)
-
-
-def test_who_looks_at_a_server_without_a_guard_ends_the_rest(sweep: str, tmp_path: Path) -> None:
-    log_path = tmp_path / "log"
-    server = LocalHost().start(tree_command("setsid", sweep, log_path))
-    wait_ready(log_path)
-    os.kill(guard_pid(server.pid), signal.SIGKILL)
-    wait_until(lambda: server.poll() is not None, "notice of the lost guard")
-    assert guard.LOG_PREFIX + "lost" in server.log_tail(1)[0]
-    wait_until(lambda: not find_tagged(sweep), "the end of the detached one")
-    assert server.stop().killed >= 1
+    if end is _kill_guard:
+        assert report.killed >= 1
 
 
 def _start_leaver(sweep: str, log_path: Path, grace_s: float) -> GuardedProcess:
@@ -164,6 +144,32 @@ def test_the_rest_is_ended_without_an_order_and_told_later(sweep: str, tmp_path:
     server = _start_leaver(sweep, tmp_path / "log", grace_s=0.1)
     wait_until(lambda: not find_tagged(sweep) and server.poll() is not None, "the end")
     assert server.stop() == StopReport(exit_code=3, killed=1, survivors=0)
+
+
+_IN_ORDER = """
+import os, signal, sys, time
+def told(*words):
+    def leave(*_):
+        os.write(1, (words[0] + "\\n").encode())
+        if len(words) > 1:
+            time.sleep(0.5)
+            os.write(1, (words[1] + "\\n").encode())
+        os._exit(0)
+    return leave
+child = os.fork()
+signal.signal(signal.SIGTERM, told("root asked", "root leaves") if child else told("child asked"))
+os.write(1, b"ready\\n")
+while True:
+    signal.pause()
+"""
+
+
+def test_the_root_is_asked_first_and_the_rest_once_it_is_gone(sweep: str, tmp_path: Path) -> None:
+    log_path = tmp_path / "log"
+    server = LocalHost().start(Command(python(_IN_ORDER), {}, log_path, sweep, "t1"))
+    wait_ready(log_path)
+    assert server.stop() == StopReport(0, 0, 0)
+    assert server.log_tail(3) == ["root asked", "root leaves", "child asked"]
 
 
 def test_heartbeats_outlast_the_lease(sweep: str, tmp_path: Path) -> None:
@@ -333,3 +339,39 @@ def test_without_a_spec_nothing_is_started(line: bytes, message: str) -> None:
         out, _ = process.communicate(line, timeout=30)
     assert out.startswith(b"error ")
     assert message in out.decode()
+
+
+def test_both_outputs_go_to_a_log_that_others_may_read(sweep: str, tmp_path: Path) -> None:
+    code = "import os; os.write(1, b'out\\n'); os.write(2, b'err\\n')"
+    log_path = tmp_path / "log"
+    before = os.umask(0)
+    try:
+        server = LocalHost().start(Command(python(code), {}, log_path, sweep, "t1"))
+    finally:
+        os.umask(before)
+    wait_until(lambda: server.poll() is not None, "the exit")
+    assert server.stop() == StopReport(0, 0, 0)
+    # Nothing of the guard's own: it ended because the server had.
+    assert log_path.read_text() == "out\nerr\n"
+    assert log_path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_guard_waits_for_a_slow_owner(sweep: str, tmp_path: Path) -> None:
+    spec = guard.Spec(python("pass"), {"ORCH_SWEEP": sweep}, "/", str(tmp_path / "log"), 5, 60)
+    with bare_guard() as process:
+        assert process.stdin
+        assert process.stdout
+        time.sleep(1.5)
+        process.stdin.write(guard.spec_line(spec))
+        process.stdin.flush()
+        assert process.stdout.readline().startswith(b"started ")
+        process.stdin.close()
+        assert process.stdout.read().endswith(b" 0 0\n"), "nothing was killed, nothing is left"
+
+
+def test_orders_that_cannot_be_read_are_no_orders() -> None:
+    argv = [sys.executable, "-I", "-S", guard.__file__]
+    with Path("/proc/self/mem").open("rb") as nothing:  # poll says yes, and a read fails
+        done = subprocess.run(argv, stdin=nothing, capture_output=True, timeout=60, check=False)
+    assert done.stdout == b"error no spec came\n"
+    assert done.stderr == b""

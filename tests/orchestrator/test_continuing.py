@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.continuing import EditedError, Wish, choose, known_definition
+from orchestrator.continuing import (
+    EditedError,
+    Wish,
+    choose,
+    command_again,
+    known_definition,
+)
 from orchestrator.files import Spool, write_json
 from orchestrator.interrupted import REASON, close_interrupted
 from orchestrator.spool import (
@@ -153,3 +159,58 @@ def test_a_trial_that_a_kill_cut_off_counts_as_what_it_is(tmp_path: Path) -> Non
     assert (rate.value, rate.low, rate.duration_s, rate.provisional) == (21.0, 20.0, 350.0, True)
     assert not end.may_lead
     assert close_interrupted(state, "s1") == []
+
+
+def test_the_newest_sweep_of_a_name_is_the_one_that_goes_on(tmp_path: Path) -> None:
+    state = _swept(tmp_path)
+    card = state.card("s1")
+    state.write_card("s2", {**card, "file": str(Path("copy.py").absolute())})
+    state.write_card("s3", {**card, "name": "other"})
+    # The newest is of another file: by itself a new one begins, asked for it goes on.
+    assert _choose(state) not in ("s1", "s2", "s3")
+    assert _choose(state, file=Path("copy.py")) == "s2"
+    assert _choose(state, wish=Wish.RESUME) == "s2"
+    state.write_card("s4", card)
+    assert _choose(state) == _choose(state, wish=Wish.CONTINUE) == "s4"
+
+
+def test_trials_set_aside_are_all_named_and_failed_ones_are_not_done(tmp_path: Path) -> None:
+    state = _swept(tmp_path)
+    for number, outcome in ((2, Outcome.MEASURED), (3, Outcome.CANCELLED)):
+        end = replace(result(number, plain(NCCL_PROTO="LL"), 20.0, outcome=outcome),
+                      fingerprint="abc")  # fmt: skip
+        write_json(state.trial_folder("s1", number) / "result.json", end.as_data())
+    chosen = choose(state, NARROWER, FILE, Wish.CONTINUE, FINGERPRINTS)
+    assert "aside  trials 1, 2, 3: outside the space as it is now" in chosen.said
+    assert "1 of 8 trials are done" in chosen.said[0]
+    whole = choose(state, SMALL, FILE, Wish.AUTO, FINGERPRINTS)
+    assert "it was interrupted; 3 of 8 trials are done" in whole.said[0]
+    assert (whole.edits, whole.aside) == ((), ())
+    assert len(whole.said) == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "again"),
+    [
+        (["sweep", "a b.py", "--resume", "--driver", "ray"],
+         "python -m orchestrator sweep 'a b.py' --driver ray --new"),
+        (["sweep", "x.py"], "python -m orchestrator sweep x.py --new"),
+        (["somewhere", "else"], "python -m orchestrator sweep small.py --new"),
+        ([], "python -m orchestrator sweep small.py --new"),
+    ],
+)  # fmt: skip
+def test_the_command_is_told_as_it_was_typed_with_another_wish(
+    monkeypatch: pytest.MonkeyPatch, typed: list[str], again: str
+) -> None:
+    monkeypatch.setattr("sys.argv", ["orchestrator", *typed])
+    assert command_again(FILE, Wish.NEW) == again
+
+
+def test_a_host_that_nobody_probed_is_no_other_machine(tmp_path: Path) -> None:
+    state = _swept(tmp_path)
+    assert choose(state, SMALL, FILE, Wish.AUTO, {}).sweep_id == "s1"
+    assert choose(state, SMALL, FILE, Wish.AUTO, {"local": ""}).sweep_id == "s1"
+    blank = replace(result(0, plain(), 20.0), fingerprint="")
+    write_json(state.trial_folder("s1", 0) / "result.json", blank.as_data())
+    write_json(state.trial_folder("s1", 1) / "result.json", replace(blank, number=1).as_data())
+    assert choose(state, SMALL, FILE, Wish.AUTO, {"local": "new"}).sweep_id == "s1"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import simulation
-from orchestrator.course import Course
+from orchestrator.course import Course, why_unmeasured
 from orchestrator.job import TrialJob
 from orchestrator.load_client.seam import PassProgress
 from orchestrator.simulation import simulated_tools
@@ -165,3 +165,13 @@ class Idle:
     def keep(self, record: PassRecord) -> None: ...
 
     def flush(self) -> None: ...
+
+
+def test_answers_without_a_time_between_tokens_are_told_from_none(tmp_path: Path) -> None:
+    short = replace(SWEEP, workload=replace(WORK, max_tokens=1, concurrencies=()))
+    result = trial(tmp_path, PLAIN, short)
+    assert result.outcome is Outcome.FAILED
+    assert result.reason.startswith("6 tokens came, all of an answer at once")
+    assert "workload.max_tokens" in result.reason
+    assert "decode_tok_s" not in result.estimates
+    assert why_unmeasured(None) == why_unmeasured(of()) == "no token was measured"

@@ -9,7 +9,7 @@ import pytest
 from infra.engines import ENGINES
 from infra.sglang.control import ServerControl
 from infra.sglang.effective import Account, account, parser_accepts, read_environments
-from infra.sglang.logs import explain_exit
+from infra.sglang.logs import ExitReason, explain_exit
 from orchestrator.job import Purpose, TrialJob, TrialProgress
 from orchestrator.simulation import simulated_tools
 from orchestrator.trial import run_trial
@@ -153,11 +153,15 @@ DYING = '[start]\ndie_in = "graphs"\nlast_line = "AttributeError: \'CustomAllred
 DYING += " attribute 'buffer_ptrs'\""
 
 
-def dies(number: int, config: Config) -> TrialResult:
-    """Start a server that dies at graph capture, and make the result of that trial."""
+def death() -> ExitReason:
+    """Start a server that dies at graph capture; return what is made of it."""
     with serve(world=DYING) as served:
         code = served.process.wait(LIMIT_S)
-        why = explain_exit(code, served.log().splitlines())
+        return explain_exit(code, served.log().splitlines())
+
+
+def died(number: int, config: Config, why: ExitReason) -> TrialResult:
+    """Make the result of a trial that ended so."""
     made = result(number, config, outcome=why.outcome)
     return replace(made, reason=why.reason, signature=why.reason.split(":")[0])
 
@@ -171,7 +175,8 @@ def test_three_capture_failures_close_a_value_for_its_host() -> None:
         result(0, configs[0], 80.0, purpose="baseline"),
         result(9, ngram(8, **{axis: True}), 90),
     ]
-    bad = [dies(i, config) for i, config in enumerate(configs[1:], 1)]
+    why = death()
+    bad = [died(i, config, why) for i, config in enumerate(configs[1:], 1)]
     assert all(made.outcome is Outcome.INFEASIBLE for made in bad)
     assert closed_values([*good, *bad[:2]]) == ()
     closed = closed_values([*good, *bad])

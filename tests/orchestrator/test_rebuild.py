@@ -13,7 +13,15 @@ import pytest
 
 from orchestrator.files import Spool, write_json
 from orchestrator.interrupted import REASON
-from orchestrator.rebuild import Rebuilt, events_of, rebuild, rebuild_study, recover
+from orchestrator.rebuild import (
+    Rebuilt,
+    _unsent,
+    events_of,
+    rebuild,
+    rebuild_study,
+    recover,
+    sweep_card,
+)
 from orchestrator.reviews import sweep_review
 from orchestrator.search.study import StudySearch, write_study
 from orchestrator.spool import (
@@ -27,7 +35,14 @@ from orchestrator.spool import (
     trial_record,
 )
 from orchestrator.state import State
-from orchestrator.tracking.events import SweepEnded, TrialEnded
+from orchestrator.tracking.events import (
+    Progress,
+    SweepEnded,
+    SweepsDied,
+    SweepStarted,
+    TrialEnded,
+    TrialStarted,
+)
 from orchestrator.tracking.mlflow_writer import MlflowWriter
 from orchestrator.tracking.run_content import card_of
 from orchestrator.tracking.seam import Sample, SweepCard
@@ -306,3 +321,78 @@ def test_a_sweep_without_a_definition_is_named_and_others_stay(tmp_path: Path, l
     state.write_card("old", {"name": "old"})
     assert rebuild_study(state, ["old"], write_study) == ("old",)
     assert _study_of(state) == before
+
+
+def test_what_a_tracker_would_have_been_told_has_the_times_of_then(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    state.write_card(
+        "s1",
+        {"name": "small", "created_at": "2026-01-02T03:04:05+00:00", "status": "interrupted",
+         "objective": "ttft_ms", "key": "abc", "emulated": True, "plain": {"x": 1}},
+    )  # fmt: skip
+    first, second = (_end(end, "s1") for end in ENDS[:2])
+    second = replace(second, started_at="", phase_s={"starting": 1.5, "measuring": 0.25})
+    for end in (first, second):
+        _spool(state, end)
+        write_json(state.trial_folder("s1", end.number) / "result.json", end.as_data())
+    _spool(state, _end(result(3, ngram(5)), "s1"), ended=False)
+    told = list(events_of(state, "s1"))
+    kinds = ["SweepStarted", *(["TrialStarted", "Progress", "TrialEnded", "TrialFiles"] * 2),
+             "TrialStarted", "Progress", "TrialFiles", "SweepEnded", "SweepsDied"]  # fmt: skip
+    assert [type(event).__name__ for event in told] == kinds
+    begun, _, _, one, _, start, _, two, _, cut, samples, _, over, died = told
+    assert isinstance(begun, SweepStarted)
+    assert (begun.at_ms, begun.card.name, begun.card.objective) == (BEGAN_MS, "small", "ttft_ms")
+    assert (begun.card.emulated, begun.card.higher_is_better) == (True, False)
+    assert (begun.card.plain, begun.card.params["space"]) == ({"x": 1}, "abc")
+    assert isinstance(one, TrialEnded)
+    assert isinstance(two, TrialEnded)
+    assert isinstance(start, TrialStarted)
+    assert isinstance(cut, TrialStarted)
+    assert one.at_ms == BEGAN_MS + 60_000
+    # Of the second nobody knows when it began: after the first.
+    assert (start.at_ms, two.at_ms) == (one.at_ms, one.at_ms + 1750)
+    assert (cut.card.number, cut.at_ms) == (3, two.at_ms)
+    assert isinstance(samples, Progress)
+    assert samples.samples.keys() == set(range(5))
+    assert samples.samples[4] == (Sample(4.0, 14.0, accept_length=2.0), BEGAN_MS + 4)
+    assert isinstance(over, SweepEnded)
+    assert (over.status, over.at_ms) == ("interrupted", two.at_ms + 1)
+    assert died == SweepsDied(("s1",), two.at_ms + 1)
+
+
+@pytest.mark.parametrize(
+    ("objective", "higher"),
+    [("decode_tok_s", True), ("tpot_ms", False), ("a_metric_of_a_later_release", True)],
+)
+def test_a_card_of_an_older_sweep_is_made_of_what_is_known(
+    tmp_path: Path, objective: str, higher: bool
+) -> None:
+    state = State(tmp_path)
+    state.write_card("s1", {"objective": objective, "created_at": "long ago", "plain": "odd"})
+    card = sweep_card(state, "s1")
+    assert (card.higher_is_better, card.emulated, card.name, card.plain) == (
+        higher,
+        False,
+        "s1",
+        {},
+    )
+    begun, *_ = events_of(state, "s1")
+    assert isinstance(begun, SweepStarted)
+    assert begun.at_ms == 24 * 3600 * 1000, "no time is known: a day after MLflow's zero"
+
+
+def test_what_was_never_sent_is_read_and_stays_unsent(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    away = _writer(state, "http://127.0.0.1:9", "s1")
+    ends = _tracked(state, "s1", away)
+    assert not away.close(0.0)
+    path = state.outbox_path("s1")
+    before = path.read_bytes()
+    told = list(_unsent(path))
+    assert [e.result.number for e in told if isinstance(e, TrialEnded)] == [e.number for e in ends]
+    assert isinstance(told[0], SweepStarted)
+    assert any(isinstance(event, SweepEnded) for event in told)
+    assert list(_unsent(path)) == told
+    assert path.read_bytes() == before
+    assert list(_unsent(tmp_path / "none")) == []

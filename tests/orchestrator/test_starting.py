@@ -287,15 +287,6 @@ def test_an_emulated_server_that_dies_is_named_by_its_phase(tmp_path: Path, phas
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("phase", ["spawn", "weights", "warm_up"])
-def test_an_emulated_server_that_hangs_is_named_by_its_phase(tmp_path: Path, phase: str) -> None:
-    limits = Deadlines(start_s=20_000.0, phase_s=100.0)
-    with emulated(tmp_path, f'[start]\nhang_in = "{phase}"\n', deadlines=limits) as start:
-        failure = _failure(start)
-    assert (failure.outcome, failure.phase.name) == (Outcome.HUNG, phase.upper())
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("version", "lost"), [("0.5.9", True), ("0.5.23", False)])
 def test_a_worker_that_is_killed_while_loading_is_missed_where_the_root_waits_on(
     tmp_path: Path, version: str, lost: bool

@@ -80,12 +80,26 @@ def test_one_lucky_draw_of_equal_blocks_does_not_shrink_the_bound_to_them() -> N
     assert upper_bound([10.0] * 3, 0.2, 0.05) > 11
 
 
+def test_the_bound_is_the_published_one() -> None:
+    # By hand, from the formula, at six blocks that are all 10: the spread is the pooled
+    # one alone, sqrt(20 / 25); rho^2 = (4.60517 + log(4.60517) + 1) / 6 = 1.188725; the width is
+    # sqrt(2 x 8.132349 / (36 x 1.188725) x log(1 + sqrt(8.132349) / 0.1)) = 1.134251.
+    assert upper_bound([10.0] * 6, 0.1, 0.05) == pytest.approx(11.014505, abs=2e-6)
+    # Two blocks of 8 and 12: squares 8, and 20 x 1 of earlier trials, over 21.
+    spread = (28 / 21) ** 0.5
+    width = (upper_bound([8.0, 12.0], 0.1, 0.05) - 10) / spread
+    assert width == pytest.approx((upper_bound([10.0] * 2, 0.1, 0.05) - 10) / (20 / 21) ** 0.5)
+
+
 def test_the_bound_tightens_with_blocks() -> None:
     bounds = [upper_bound([9.0, 11.0] * n, 0.1, 0.05) for n in range(2, 30)]
     assert bounds == sorted(bounds, reverse=True)
 
 
-@pytest.mark.parametrize(("blocks", "alpha"), [([1.0], 0.05), ([1.0, 2.0], 0.0), ([1.0, 2.0], 0.5)])
+@pytest.mark.parametrize(
+    ("blocks", "alpha"),
+    [([1.0], 0.05), ([1.0, 2.0], 0.0), ([1.0, 2.0], -0.1), ([1.0, 2.0], 0.5), ([1.0, 2.0], 0.6)],
+)
 def test_a_bound_from_nothing_is_refused(blocks: list[float], alpha: float) -> None:
     with pytest.raises(ValueError, match="no bound"):
         upper_bound(blocks, 0.1, alpha)

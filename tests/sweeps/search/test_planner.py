@@ -1,6 +1,7 @@
 """The planner: what it asks for, in which order, and that it is a function of the history."""
 
 import math
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -215,3 +216,28 @@ def test_the_bar_is_what_the_leader_surely_reaches() -> None:
     assert bar is not None
     assert 0.93 < bar / host.tok_s(claim.recommendation) < 1.0
     assert ours.accept_bound(history, claim.recommendation) > host.accept(claim.recommendation)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_leaders_neighbours_are_tried_unless_they_are_hopeless(seed: int) -> None:
+    host = Host(hits=0.45, ipc_ms=3.0)
+    _, steps = drive(Planner(SPACE, canonical=canonical, seed=seed), host)
+    near = [step.config for step in steps if step.purpose is Purpose.NEIGHBOUR]
+    assert near, "what is a step beside the leader may surprise"
+    for config in near:
+        # At half the rate of the leader, and known to be: that start would teach nothing.
+        assert config.is_plain or host.tok_s(config) > 0.9 * best(host)
+
+
+def test_a_confirming_start_that_runs_is_counted() -> None:
+    planner, host = Planner(SPACE, canonical=canonical), Host(hits=0.45)
+    history, _ = drive(planner, host, most=4)
+    while (step := planner.next(history)) is not None and step.purpose is not Purpose.CONFIRM:
+        history.append(host.trial(len(history), step))
+    assert step is not None
+    beside = planner.next(history, (step,))
+    assert beside is not None
+    assert beside.purpose is Purpose.CONFIRM
+    assert beside.config != step.config, "forth and back: the other one is next"
+    # While something else runs, no proof begins.
+    assert planner.next(history, (replace(step, purpose=Purpose.SEARCH),)) is None
