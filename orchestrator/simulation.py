@@ -336,7 +336,7 @@ class _Pass:
         should_stop: Callable[[], bool],
     ) -> PassRecord:
         def look() -> None:
-            on_progress(self._meter.progress(self._flights, self._clock.now_s() - self._started_s))
+            on_progress(self._meter.progress(self._flights, self._started_s, self._clock.now_s()))
             self._stopped = self._stopped or should_stop()
 
         if self._arrivals is not None:

@@ -1,14 +1,12 @@
 """The life of one trial: plan, start, ready, measure, stop, result. No Ray in it."""
 
 import logging
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from statistics import fmean
 
-from infra.clock import host_s
 from infra.engines import complete, place_variables
 from infra.evidence import LIMIT_S, Subject, keep_evidence
 from infra.host import Command, HostError, Process, Reservation
@@ -24,6 +22,7 @@ from orchestrator.files import write_json
 from orchestrator.job import StopKind, TrialJob, TrialProgress
 from orchestrator.load_client.seam import PassProgress
 from orchestrator.recorder import Recorder
+from orchestrator.server_watch import ServerWatch
 from orchestrator.spool import PHASE, START_PHASE
 from orchestrator.starting import (
     WORKER_LOST,
@@ -35,7 +34,9 @@ from orchestrator.starting import (
 from orchestrator.trial_notes import TrialNotes, notes_of_trial
 from orchestrator.trial_records import lost_result, rate_around
 from orchestrator.trial_seam import Tools, Watch
+from sweeps.breakage import Breakage, breakage_of
 from sweeps.launch import LaunchPlan
+from sweeps.phrases import counted
 from sweeps.pins import with_pins
 from sweeps.problems import BadInputError
 from sweeps.quality import Outputs
@@ -45,16 +46,10 @@ from sweeps.values import Value
 
 logger = logging.getLogger(__name__)
 
-LEAST_SILENCE_WALL_S = 5.0
-"""Where a host is emulated faster than life, a busy machine must not look like a silent server."""
-
 EVIDENCE_LINES = 400
 """Last lines of a log that are searched, and kept."""
 
 LEAST_EVIDENCE_WALL_S = 3.0
-
-END_WALL_S = 5.0
-"""What a server that broke off a connection is given to end, so that its own log says why."""
 
 CONTROL_S = 30.0
 """Wall seconds for an answer of a server that is up."""
@@ -116,6 +111,8 @@ class _TrialRun:
         self._sampled_s = -1
         self._log_lengths: list[float] = []
         self._recorder = Recorder()
+        self._server_watch: ServerWatch | None = None
+        self._remarks: list[str] = []
 
     def result(self) -> TrialResult:
         """Run the phases and build the result."""
@@ -143,13 +140,15 @@ class _TrialRun:
             refuse_if_answering(plan, self._tools)
         with self._server(plan, reserved) as process:
             self._process = process
+            silence_s = self._job.sweep.budget.silence_s
+            self._server_watch = watch = ServerWatch(plan.url, self._tools, silence_s)
             self._wait_until_ready(plan, process)
             self._read_back(plan)
             self._course = course = Course(
                 self._job.sweep.workload,
                 self._tools.client,
                 plan.url,
-                max(self._job.sweep.budget.silence_s, host_s(self._clock, LEAST_SILENCE_WALL_S)),
+                watch.silence_s,
                 self._job.config.is_plain,
                 self,
             )
@@ -258,11 +257,16 @@ class _TrialRun:
 
     def should_stop(self) -> bool:
         """Tell whether somebody wants the trial to end, or the server is gone."""
+        return self._is_over() or self._going_on.ends_pass
+
+    def _is_over(self) -> bool:
+        """Tell whether somebody wants the trial to end, or the server is gone or maimed."""
         gone = self._running.poll() is not None
         return self._watch.order() is not None or gone or bool(self._lost_workers())
 
     def progress(self, seen: PassProgress) -> None:
         """Report the measured pass by its rate, the probe by its steps, others by their tokens."""
+        self._going_on.take(seen)
         sign = self._sign()
         if self._phase is not Phase.MEASURING and int(sign.elapsed_s) == self._sampled_s:
             self._watch.report(sign)
@@ -313,17 +317,24 @@ class _TrialRun:
             self._blame_the_server()
             raise TrialEndError(Outcome.FAILED, f"the caches were not emptied: {error}") from error
 
-    def _blame_the_server(self) -> None:
-        """Give a server that does not answer the time to end, and end the trial if it has."""
-        until_s = time.monotonic() + min(END_WALL_S, self._clock.real_s(END_WALL_S))
-        while not self.should_stop() and time.monotonic() < until_s:
-            time.sleep(0.05)
+    def _blame_the_server(self) -> bool:
+        """Give a server that broke off the time to end, and end the trial if it has.
+
+        Returns whether it serves on.
+        """
+        serves = self._going_on.serves(self._is_over)
         self._check(self._running)
+        return serves
 
     @property
     def _running(self) -> Process:
         assert self._process is not None, "started before it is measured"
         return self._process
+
+    @property
+    def _going_on(self) -> ServerWatch:
+        assert self._server_watch is not None, "started before it is measured"
+        return self._server_watch
 
     def _judge(self, course: Course) -> tuple[Outcome, str]:
         measured = course.measured
@@ -365,12 +376,32 @@ class _TrialRun:
         return self._workers.verdict() if self._workers else ""
 
     def _check_requests(self, record: PassRecord) -> None:
-        """A stream that fell silent is a hang; one that broke is a fault of the server."""
-        for request in record.broken:
-            if request.end is EndReason.SILENT:
-                raise TrialEndError(Outcome.HUNG, f"silent while {self._phase.value}")
-        if record.broken and len(record.broken) == len(record.requests):
-            raise TrialEndError(Outcome.FAILED, f"every request broke: {record.broken[0].detail}")
+        """End the trial if a stream fell silent, or more broke than a sound server breaks."""
+        found, place = breakage_of(record), f"while {self._phase.value}"
+        if self._going_on.verdict:
+            finished = sum(r.end is EndReason.FINISHED for r in record.requests)
+            counts = found or f"{finished} of {counted(len(record.requests), 'request')} finished"
+            raise TrialEndError(Outcome.HUNG, f"{self._going_on.verdict} {place}: {counts}")
+        if found is None:
+            return
+        if found.silent:
+            raise TrialEndError(Outcome.HUNG, f"silent {place}: {found}")
+        if found.broken or found.is_telling:
+            self._check_broken(found)
+        self._remarks.append(f"{place}, {found}")
+
+    def _check_broken(self, found: Breakage) -> None:
+        """Take a server that broke requests for what its end, its health or its log says it is."""
+        serves = self._blame_the_server()
+        if serves and not found.is_telling:
+            return
+        lives = "" if serves else "the server answers no more; "
+        why = explain_exit(None, self._running.log_tail(EVIDENCE_LINES), Moment.LOAD)
+        if why.signature:
+            lives = f"{why.reason}; {lives}"
+        outcome = why.outcome if why.signature else Outcome.FAILED
+        reason = f"{lives}{found} (while {self._phase.value})"
+        raise TrialEndError(outcome, reason, signature=why.signature)
 
     def left_s(self) -> float:
         """Return how much of the trial's time is left."""
@@ -407,7 +438,7 @@ class _TrialRun:
             started_at=self._started_at,
             phase_s={name: round(spent_s, 3) for name, spent_s in self._phase_s.items()},
             estimates=estimates,
-            notes=self._course.notes(estimates) if self._course else (),
+            notes=(*(self._course.notes(estimates) if self._course else ()), *self._remarks),
             bound=bound,
             effective=self._effective,
             requested=complete(self._requested),

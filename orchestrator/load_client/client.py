@@ -128,7 +128,7 @@ class _Pass:
                 for worker in done:
                     worker.result()
                 self._catch_up()
-                on_progress(self._meter.progress(self._flights, self._clock.now_s() - started_s))
+                on_progress(self._meter.progress(self._flights, started_s, self._clock.now_s()))
                 if pending and should_stop():
                     self._stop(EndReason.CANCELLED)
         finally:

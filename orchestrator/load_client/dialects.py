@@ -79,6 +79,7 @@ def _take_chat(chunk: Chunk, tally: Tally) -> None:
             text = reasoning + text
         if text:
             tally.text.write(text)
+            tally.heard_s = tally.now_s
             if not usage:
                 tally.fail("text came without a token count: no continuous usage")
         if finish_reason := choice.get("finish_reason"):

@@ -42,6 +42,10 @@ class PassProgress:
     finished_requests: int
     accept_length: float | None = None
     """Tokens per verify step over the finished requests; None while none has told its steps."""
+    silent_requests: int = 0
+    """Requests that were given up because nothing came."""
+    quiet_s: float = 0.0
+    """How long no running stream has brought a token; 0 while none runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ class Tally:
     times_s: "array[float]" = field(default_factory=lambda: array("d"))
     tokens: "array[int]" = field(default_factory=lambda: array("q"))
     chunks: "array[int]" = field(default_factory=lambda: array("q"))
+    heard_s: float | None = None
+    """When text or a higher count came last."""
     output_tokens: int = 0
     """The server's last count."""
     chunk_count: int = 0
@@ -52,6 +54,7 @@ class Tally:
             self.times_s.append(self.now_s)
             self.chunks.append(chunk_count)
         self.output_tokens, self.chunk_count = total_tokens, chunk_count
+        self.heard_s = self.now_s
 
     def fail(self, fault: str) -> None:
         """Keep the first fault."""

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -26,7 +27,11 @@ class Fault(StrEnum):
     NO_BODY = "no body"
     NO_TOKEN = "no token"
     FALLS = "falls"
-    SURPLUS = "more tokens than asked for"
+    SURPLUS = "many more tokens than asked for"
+    SURPLUS_ONE = "one token more than asked for"
+    LOWER_END = "a last count that is two lower"
+    STOPS_SHORT = "chunks for 60 % of the tokens that the usage tells"
+    LATE_COUNT = "a count at the end alone"
     NO_COUNT = "no count"
     NAN = "nan"
     ABORT = "abort"
@@ -50,12 +55,35 @@ class Script:
     cached: int | None = None
     whole: bool | None = None
 
+    @property
+    def streamed(self) -> tuple[int, ...]:
+        """Return the chunks that do come."""
+        if self.fault is Fault.NO_TOKEN:
+            return ()
+        short = self.fault is Fault.STOPS_SHORT
+        return self.chunks[: round(0.6 * len(self.chunks))] if short else self.chunks
+
+    @property
+    def told_tokens(self) -> int:
+        """Return what the end of the stream says that there were."""
+        if self.fault is Fault.NO_TOKEN:
+            return 0
+        off = {Fault.SURPLUS_ONE: 1, Fault.LOWER_END: -2}
+        return sum(self.chunks) + off.get(self.fault, 0)
+
+    @property
+    def verify_steps(self) -> int:
+        """Return the steps after the prefill: one for each chunk but the first."""
+        return len(self.streamed) - 1
+
 
 @dataclass(slots=True)
 class StreamServer:
     """The server's own account of what it did; `sent` has (monotonic s, tokens) per request."""
 
     script: Callable[[int], Script]
+    page: Callable[[str], Awaitable[bytes | None]] | None = None
+    """Answers other requests than for tokens, by their path; None hangs up."""
     url: str = ""
     bodies: list[dict[str, object]] = field(default_factory=list)
     sent: list[list[tuple[float, int]]] = field(default_factory=list)
@@ -75,9 +103,14 @@ class StreamServer:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        length = int(head.lower().split("content-length:")[1].split("\r\n")[0])
+        length = next(iter(_LENGTH.findall(head)), "0")
+        body, path = await reader.readexactly(int(length)), head.split()[1]
+        if self.page is not None and path not in _TOKEN_PATHS:
+            writer.write(await self.page(path) or b"")
+            await writer.drain()
+            return
         number = len(self.bodies)
-        self.bodies.append(json.loads(await reader.readexactly(length)))
+        self.bodies.append(json.loads(body))
         log: list[tuple[float, int]] = []
         self.sent.append(log)
         script = self.script(number)
@@ -90,7 +123,7 @@ class StreamServer:
             await gone
             return
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        shape = _chat if "/v1/chat" in head else _generate
+        shape = _chat if path == _CHAT else _generate
         for total, event in shape(script):
             if total and script.gap_s:
                 await asyncio.wait({gone}, timeout=script.gap_s)
@@ -108,6 +141,9 @@ class StreamServer:
             await writer.drain()
 
 
+_CHAT = "/v1/chat/completions"
+_TOKEN_PATHS = (_CHAT, "/generate")
+_LENGTH = re.compile(r"(?i)content-length: *(\d+)")
 _WHOLE_ANSWERS = {
     Fault.HANGS_UP: b"",
     Fault.REFUSED: b"HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\nqueue ful",
@@ -140,9 +176,11 @@ def _faulty(script: Script, chunk: Callable[[int, str], bytes], finish: list[byt
     }
     if fault is Fault.ERROR_FIRST:
         yield 0, _dump({"error": error})
-    for i, tokens in enumerate(() if fault is Fault.NO_TOKEN else script.chunks):
+    for i, tokens in enumerate(script.streamed):
         total += tokens
-        yield total, chunk(total, "x" * tokens)
+        last = i == len(script.streamed) - 1
+        told = total + (last and fault is Fault.SURPLUS_ONE)
+        yield total, chunk(told, "x" * tokens)
         if i == half and fault in middle:
             yield 0, middle[fault]()
         if i == half and fault is Fault.CUT:
@@ -156,13 +194,14 @@ def _faulty(script: Script, chunk: Callable[[int, str], bytes], finish: list[byt
 def _chat(script: Script) -> Events:
     def chunk(total: int, text: str) -> bytes:
         text = "x" * (total - len(text)) + text if script.whole else text
-        usage = None if script.fault is Fault.NO_COUNT else _usage(total, script)
+        counts = script.fault not in (Fault.NO_COUNT, Fault.LATE_COUNT)
+        usage = _usage(total, script) if counts else None
         return _dump({"choices": [_choice({"content": text})], "usage": usage})
 
-    total = 0 if script.fault is Fault.NO_TOKEN else sum(script.chunks)
+    total = script.told_tokens
     finish = [_dump({"choices": [_choice({}, *_REASONS.get(script.fault, ("length", None)))]})]
     if script.verify:
-        details = {"spec_tokens_details": {"spec_verify_ct": len(script.chunks) - 1}}
+        details = {"spec_tokens_details": {"spec_verify_ct": script.verify_steps}}
         finish.append(_dump({"choices": [], "usage": None, "sglext": details}))
     finish.append(_dump({"choices": [], "usage": _usage(total, script)}))
     if script.fault is not Fault.EMPTY:
@@ -178,12 +217,12 @@ def _generate(script: Script) -> Events:
             del meta["completion_tokens"]
         return _dump({"text": text, "meta_info": meta})
 
-    total = 0 if script.fault is Fault.NO_TOKEN else sum(script.chunks)
+    total = script.told_tokens
     kind, matched = _REASONS.get(script.fault, ("length", None))
     last = _meta(total, script)
     last["finish_reason"] = {"type": kind, "length": total, "matched": matched}
     if script.verify:
-        last["spec_verify_ct"] = len(script.chunks) - 1
+        last["spec_verify_ct"] = script.verify_steps
     text = "" if script.whole is False else "x" * total
     yield from _faulty(script, chunk, [_dump({"text": text, "meta_info": last})])
 
