@@ -123,6 +123,10 @@ class SimulatedControl:
         """Return the server's own account. Raises ControlError."""
         return self._server().info()
 
+    def counters(self) -> Mapping[str, float]:
+        """Return none: servers of this process export no metrics."""
+        return {}
+
     def flush(self) -> None:
         """Empty the caches. Raises ControlError."""
         server = self._server()

@@ -1,7 +1,7 @@
 """The life of one trial: plan, start, ready, measure, stop, result. No Ray in it."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from infra.reaper import find_tagged, tags
 from infra.sglang.control import ControlError
 from infra.sglang.effective import account, read_environments
 from infra.sglang.flags import NEWEST
-from infra.sglang.logs import accept_lengths, explain_exit
+from infra.sglang.logs import accept_lengths, decode_rates, explain_exit
 from infra.sglang.signatures import Moment
 from infra.sglang.start_log import StartPhase
 from orchestrator.course import Course
@@ -42,6 +42,7 @@ from sweeps.problems import BadInputError
 from sweeps.quality import Outputs
 from sweeps.records import EndReason, PassRecord
 from sweeps.results import Estimate, Outcome, Phase, TrialResult
+from sweeps.token_accounts import NO_COUNTS, ServerCounts, account_of
 from sweeps.values import Value
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,9 @@ LEAST_EVIDENCE_WALL_S = 3.0
 CONTROL_S = 30.0
 """Wall seconds for an answer of a server that is up."""
 
+
+MISCOUNTED = "token_counts"
+"""Signature of a server whose token counts contradict each other."""
 
 TOLD_BY_REMAINS = (Outcome.HUNG, Outcome.FAILED, Outcome.INFEASIBLE)
 """Ends after which one wants to see what the server left."""
@@ -110,9 +114,11 @@ class _TrialRun:
         self._tokens_before = 0
         self._sampled_s = -1
         self._log_lengths: list[float] = []
+        self._log_rates: list[float] = []
         self._recorder = Recorder()
         self._server_watch: ServerWatch | None = None
         self._remarks: list[str] = []
+        self._counters: Mapping[str, float] = {}
 
     def result(self) -> TrialResult:
         """Run the phases and build the result."""
@@ -305,6 +311,7 @@ class _TrialRun:
             self._read_log()
         self._check(self._running)
         self._check_requests(record)
+        self._check_counts(record)
 
     def flush(self) -> None:
         """Empty the n-gram trie and the prefix cache, so that the cold pass is cold."""
@@ -350,7 +357,8 @@ class _TrialRun:
     def _read_log(self) -> None:
         with self._job.log_path.open(errors="replace") as log:
             log.seek(self._log_from_bytes)
-            self._log_lengths = accept_lengths(log)
+            lines = [line for line in log if "Decode batch" in line]
+        self._log_lengths, self._log_rates = accept_lengths(lines), decode_rates(lines)
 
     def _check_orders(self) -> None:
         order = self._watch.order()
@@ -401,7 +409,29 @@ class _TrialRun:
             lives = f"{why.reason}; {lives}"
         outcome = why.outcome if why.signature else Outcome.FAILED
         reason = f"{lives}{found} (while {self._phase.value})"
-        raise TrialEndError(outcome, reason, signature=why.signature)
+        signature = why.signature or (MISCOUNTED if found.is_miscounted else "")
+        raise TrialEndError(outcome, reason, signature=signature)
+
+    def _check_counts(self, record: PassRecord) -> None:
+        """End the trial if the token counts of a pass contradict each other."""
+        measuring = self._phase is Phase.MEASURING
+        drafts = self._effective.get("speculative_num_draft_tokens")
+        varies = bool(self._effective.get("speculative_adaptive"))
+        most = drafts if isinstance(drafts, int) and not varies else None
+        theirs = ServerCounts(self._counted(), self._log_rates) if measuring else NO_COUNTS
+        account = account_of(record, most, theirs)
+        if account.contradiction:
+            reason = f"no rate can be had while {self._phase.value}: {account.contradiction}"
+            raise TrialEndError(Outcome.FAILED, reason, signature=MISCOUNTED)
+        if measuring:
+            self._remarks += account.told
+
+    def _counted(self) -> Mapping[str, float]:
+        """Return by how much the server's counters rose since the measured pass began."""
+        assert self._plan is not None, "planned before it was started"
+        now = self._tools.control(self._plan.url, CONTROL_S).counters()
+        before, self._counters = self._counters, now
+        return {name: count - before.get(name, 0.0) for name, count in now.items()}
 
     def left_s(self) -> float:
         """Return how much of the trial's time is left."""
@@ -411,6 +441,7 @@ class _TrialRun:
         """Begin a phase. What the server logs from here on belongs to it."""
         if phase is Phase.MEASURING:
             self._log_from_bytes = self._job.log_path.stat().st_size
+            self._counted()
         now_s = self._clock.now_s()
         spent_s = now_s - self._phase_began_s
         self._phase_s[self._phase.value] = self._phase_s.get(self._phase.value, 0.0) + spent_s

@@ -25,7 +25,7 @@ class Watch(Protocol):
 
 
 class Control(Protocol):
-    """The small requests of one server's life. All but two raise ControlError."""
+    """The small requests of one server's life. `info` and `flush` raise ControlError."""
 
     def is_healthy(self) -> bool:
         """Tell whether the server generates; an answer of no kind is a no."""
@@ -33,6 +33,10 @@ class Control(Protocol):
 
     def info(self) -> Mapping[str, object]:
         """Return the server's own account of its settings."""
+        ...
+
+    def counters(self) -> Mapping[str, float]:
+        """Return the counters that the server exports, by name; none where it exports none."""
         ...
 
     def flush(self) -> None:

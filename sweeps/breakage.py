@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sweeps.phrases import counted, listed
 from sweeps.records import EndReason, PassRecord, RequestRecord
+from sweeps.token_accounts import MISCOUNT
 
 MOST_BROKEN_FRACTION = 0.05
 """A server that lives on may break so many requests of a pass (assumption): the rate of the others
@@ -34,6 +35,11 @@ class Breakage:
     """The others that failed."""
     detail: str
     """How most of those failed; where none did, how most were refused."""
+
+    @property
+    def is_miscounted(self) -> bool:
+        """Tell whether most broke by their own token counts."""
+        return self.detail.startswith(MISCOUNT)
 
     @property
     def is_telling(self) -> bool:

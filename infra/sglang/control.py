@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import time
 import urllib.error
 import urllib.request
@@ -9,6 +10,9 @@ from collections.abc import Mapping
 
 _LONGEST_ANSWER_BYTES = 16 << 20
 _FLUSH_LOOK_S = 0.1
+_COUNTER = re.compile(
+    r"^sglang:(\w+_total)(?:\{[^\n]*\})? (\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\b", re.MULTILINE
+)
 
 
 class ControlError(Exception):
@@ -40,6 +44,20 @@ class ServerControl:
         if not isinstance(data, dict):
             raise ControlError("/server_info is no object")
         return data
+
+    def counters(self) -> dict[str, float]:
+        """Return the server's counters by their names without prefix; none where it exports none.
+
+        What has several labels, such as ranks, is added up.
+        """
+        try:
+            page = self._ask("GET", "/metrics").decode("utf-8", "replace")
+        except ControlError:
+            return {}
+        found: dict[str, float] = {}
+        for name, value in _COUNTER.findall(page):
+            found[name] = found.get(name, 0.0) + float(value)
+        return found
 
     def flush(self) -> None:
         """Empty the prefix cache and the n-gram trie, and see that it happened.

@@ -137,6 +137,7 @@ class Flight:
             prompt_key=self._prompt.key,
             output_ids=tuple(tally.output_ids),
             prompt_ids=tuple(tally.prompt_ids),
+            deviation_tokens=tally.deviation_tokens,
         )
 
     def _curve(self, counts: Sequence[int]) -> Curve:

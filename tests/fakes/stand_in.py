@@ -133,7 +133,7 @@ class _StandIn:
         return {"version": "0.5.23", "internal_states": [state], **self._does.info}
 
     def _metrics(self, factor: float) -> str:
-        tokens = factor * self._streamed()
+        tokens = round(factor * self._streamed())
         return f'sglang:generation_tokens_total{{model_name="m"}} {tokens}\n'
 
 

@@ -54,6 +54,8 @@ class Script:
     verify: bool = True
     cached: int | None = None
     whole: bool | None = None
+    late_end: bool = False
+    """The end of the stream takes the time of the chunks that do not come."""
 
     @property
     def streamed(self) -> tuple[int, ...]:
@@ -125,22 +127,30 @@ class StreamServer:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         shape = _chat if path == _CHAT else _generate
         for total, event in shape(script):
-            if total and script.gap_s:
+            if (total or event == _PAUSE) and script.gap_s:
                 await asyncio.wait({gone}, timeout=script.gap_s)
             if event is None:  # stall until the client goes
                 await gone
             if gone.done() or event is None:
                 return
-            data = b"data: " + event + b"\n\n"
-            writer.write(b"%x\r\n%s\r\n" % (len(data), data))
-            await writer.drain()
-            if total:
-                log.append((time.monotonic(), total))
+            if event != _PAUSE:
+                await self._send(writer, event, log, total)
         if script.fault is not Fault.CUT:
             writer.write(b"0\r\n\r\n")
             await writer.drain()
 
+    async def _send(
+        self, writer: asyncio.StreamWriter, event: bytes, log: list[tuple[float, int]], total: int
+    ) -> None:
+        data = b"data: " + event + b"\n\n"
+        writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+        await writer.drain()
+        if total:
+            log.append((time.monotonic(), total))
 
+
+_PAUSE = b""
+"""An event that does not come, in the time of a chunk."""
 _CHAT = "/v1/chat/completions"
 _TOKEN_PATHS = (_CHAT, "/generate")
 _LENGTH = re.compile(r"(?i)content-length: *(\d+)")
@@ -169,7 +179,7 @@ def _faulty(script: Script, chunk: Callable[[int, str], bytes], finish: list[byt
     middle: dict[Fault, Callable[[], bytes | None]] = {
         Fault.ERROR_EVENT: lambda: _dump({"error": error}),
         Fault.ERROR_OBJECT: lambda: _dump(error),
-        Fault.FALLS: lambda: chunk(total - 1, "y"),
+        Fault.FALLS: lambda: chunk(total - 3, "y"),
         Fault.SURPLUS: lambda: chunk(total + 1_000, "y"),
         Fault.GARBAGE: lambda: b"{not json",
         Fault.STALL: lambda: None,
@@ -185,6 +195,8 @@ def _faulty(script: Script, chunk: Callable[[int, str], bytes], finish: list[byt
             yield 0, middle[fault]()
         if i == half and fault is Fault.CUT:
             return
+    if script.late_end:
+        yield from [(0, _PAUSE)] * (len(script.chunks) - len(script.streamed))
     if fault is not Fault.NO_FINISH:
         yield from ((0, event) for event in finish)
     if fault is not Fault.NO_DONE:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.health import RETRYABLE
 from orchestrator.job import Purpose, TrialJob
 from orchestrator.load_client.seam import PassProgress
 from orchestrator.server_watch import LEAST_SILENCE_WALL_S, ServerWatch
-from orchestrator.trial import run_trial
+from orchestrator.trial import MISCOUNTED, run_trial
+from sweeps.breaker import may_retry
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.ranking import rank
 from sweeps.results import Outcome, TrialResult
@@ -182,3 +184,59 @@ def _taken(watch: ServerWatch, quiet_s: float) -> bool:
 
 def _seen(quiet_s: float) -> PassProgress:
     return PassProgress(quiet_s, 100, (), (), 1, 0, quiet_s=quiet_s)
+
+
+MISCOUNTS = {
+    "usage beyond the text, in no time": (
+        Behaviour(fault=Fault.STOPS_SHORT), "usage counts 64 tokens, but 27 came without a text",
+    ),
+    "a count that falls by far": (
+        Behaviour(fault=Fault.FALLS, chunk_tokens=30), "the count fell from 61 to 58",
+    ),
+    "many more than were asked for": (
+        Behaviour(fault=Fault.SURPLUS), "tokens were counted of at most 64",
+    ),
+    "more than a verify step can commit": (
+        Behaviour(chunk_tokens=7, info={"speculative_num_draft_tokens": 4}),
+        "7.00 tokens a verify step by the counts of the requests, of 4",
+    ),
+    "other counters than requests": (
+        Behaviour(counts_factor=0.6),
+        "generation_tokens_total rose by 307, and its requests tell of 512",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("behaviour", "says"), MISCOUNTS.values(), ids=MISCOUNTS)
+def test_counts_that_contradict_each_other_make_no_rate(
+    tmp_path: Path, behaviour: Behaviour, says: str
+) -> None:
+    result = trial(tmp_path, replace(behaviour, faulty=measured(1, 8)))
+    assert result.outcome is Outcome.FAILED
+    assert says in result.reason
+    assert result.signature == MISCOUNTED
+    assert not may_retry(result, 1, RETRYABLE)
+    assert rank([result], "decode_tok_s", higher_is_better=True).best is None
+
+
+DEVIATIONS = {
+    "one token over the limit": (
+        Behaviour(fault=Fault.SURPLUS_ONE), "the token counts of 8 of 8 requests disagree",
+    ),
+    "a last count two lower": (
+        Behaviour(fault=Fault.LOWER_END), "the token counts of 8 of 8 requests disagree",
+    ),
+    "counters a little higher": (
+        Behaviour(counts_factor=1.01), "generation_tokens_total rose by 517, and its requests",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("behaviour", "says"), DEVIATIONS.values(), ids=DEVIATIONS)
+def test_small_deviations_of_counts_are_told_and_tolerated(
+    tmp_path: Path, behaviour: Behaviour, says: str
+) -> None:
+    result = trial(tmp_path, behaviour)
+    assert result.outcome is Outcome.MEASURED, result.reason
+    assert any(says in note for note in result.notes)
+    assert result.value("accept_length") == pytest.approx(3.0, rel=0.02)

@@ -21,6 +21,7 @@ class _Server(ThreadingHTTPServer):
         self.info: dict[str, object] = INFO
         self.flush_status = 200
         self.old_names = False
+        self.metrics: str | None = None
         self.asked: list[str] = []
 
 
@@ -29,6 +30,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
+        if self.path == "/metrics" and self.server.metrics is not None:
+            self._send(200, self.server.metrics.encode())
+            return
         known = "/get_server_info" if self.server.old_names else "/server_info"
         self._answer(200 if self.path == known else 404, self.server.info)
 
@@ -38,7 +42,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self.server.flush_status, "Flush cache failed.")
 
     def _answer(self, status: int, data: object) -> None:
-        body = json.dumps(data).encode()
+        self._send(status, json.dumps(data).encode())
+
+    def _send(self, status: int, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -82,6 +88,25 @@ def test_a_refused_flush_says_so(server: _Server) -> None:
     server.flush_status = 400
     with pytest.raises(ControlError, match=r"400.*Flush cache failed"):
         _control(server).flush()
+
+
+METRICS = """# HELP sglang:generation_tokens_total Number of generation tokens processed.
+# TYPE sglang:generation_tokens_total counter
+sglang:generation_tokens_total{model_name="m",dp_rank="0"} 1.5e+02
+sglang:generation_tokens_total{model_name="m } 7",dp_rank="1"} 12.0
+sglang:spec_verify_calls_total 40.0
+sglang:gen_throughput{model_name="m"} 99.0
+sglang:broken_total{model_name="m"} NaN
+"""
+
+
+def test_counters_are_added_up_over_their_labels_and_none_where_none_are_exported(
+    server: _Server,
+) -> None:
+    assert _control(server).counters() == {}
+    server.metrics = METRICS
+    counted = {"generation_tokens_total": 162.0, "spec_verify_calls_total": 40.0}
+    assert _control(server).counters() == counted
 
 
 def test_nobody_there_is_unhealthy_and_an_error(server: _Server) -> None:
