@@ -119,6 +119,8 @@ class _TrialRun:
         self._server_watch: ServerWatch | None = None
         self._remarks: list[str] = []
         self._counters: Mapping[str, float] = {}
+        self._workload = job.sweep.workload
+        self._unproved_flush = ""
 
     def result(self) -> TrialResult:
         """Run the phases and build the result."""
@@ -151,7 +153,7 @@ class _TrialRun:
             self._wait_until_ready(plan, process)
             self._read_back(plan)
             self._course = course = Course(
-                self._job.sweep.workload,
+                self._workload,
                 self._tools.client,
                 plan.url,
                 watch.silence_s,
@@ -216,9 +218,13 @@ class _TrialRun:
 
     def _wait_until_ready(self, plan: LaunchPlan, process: Process) -> None:
         """Wait for proof that it serves: alive, healthy, and one token generated for us."""
-        dialect = self._job.sweep.workload.dialect
+        dialect = self._workload.dialect
         with self._ended_by_start():
             report = wait_until_ready(plan, process, self._job.log_path, self._tools, self, dialect)
+        if report.dialect != dialect:
+            self._workload = replace(self._workload, dialect=report.dialect)
+            why = report.unspoken.get(dialect, "")
+            self._remarks.append(f"measured through {report.dialect}, since {dialect} says: {why}")
         self._workers, self._start_phase = report.workers, ""
         self._start_phase_s = {p.value: round(t, 3) for p, t in report.phase_s.items()}
         self._notes.note("start", {"total_s": report.total_s, "phase_s": self._start_phase_s})
@@ -247,11 +253,14 @@ class _TrialRun:
 
     def _read_back(self, plan: LaunchPlan) -> None:
         """Note what the server made of the settings, by its own account."""
+        info: Mapping[str, object] = {}
         try:
             info = self._tools.control(plan.url, CONTROL_S).info()
         except ControlError as error:
-            self._blame_the_server()
-            raise TrialEndError(Outcome.FAILED, f"no account of its settings: {error}") from error
+            why = f"no account of its settings: {error}"
+            if not self._blame_the_server():
+                raise TrialEndError(Outcome.FAILED, why) from error
+            self._remarks.append(f"{why}; what its log and its processes tell stands for it")
         self._version = str(info.get("version") or self._version)
         marks = tags(self._job.sweep_id, self._job.trial)
         environments = read_environments(self._running.pid, marks, self._requested)
@@ -312,6 +321,7 @@ class _TrialRun:
         self._check(self._running)
         self._check_requests(record)
         self._check_counts(record)
+        self._prove_flush(record)
 
     def flush(self) -> None:
         """Empty the n-gram trie and the prefix cache, so that the cold pass is cold."""
@@ -319,10 +329,23 @@ class _TrialRun:
         try:
             control = self._tools.control(self._plan.url, CONTROL_S)
             control.abort_all()  # a probe that met its deadline may still run
-            control.flush()
+            self._unproved_flush = control.flush()
         except ControlError as error:
             self._blame_the_server()
             raise TrialEndError(Outcome.FAILED, f"the caches were not emptied: {error}") from error
+
+    def _prove_flush(self, record: PassRecord) -> None:
+        """Look for what the last flush left undone in the first request after it, if not known."""
+        why, self._unproved_flush = self._unproved_flush, ""
+        if not why:
+            return
+        first = min(record.requests, key=lambda request: request.sent_s, default=None)
+        cached_tokens = first.cached_tokens if first else None
+        proof = {
+            None: "so that nothing proves that the caches were empty",
+            0: "but the first prompt after it found none of its tokens in the prefix cache",
+        }.get(cached_tokens, f"and the first prompt after it found {cached_tokens} tokens cached")
+        self._remarks.append(f"after a flush {why}, {proof}")
 
     def _blame_the_server(self) -> bool:
         """Give a server that broke off the time to end, and end the trial if it has.

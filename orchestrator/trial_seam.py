@@ -39,8 +39,8 @@ class Control(Protocol):
         """Return the counters that the server exports, by name; none where it exports none."""
         ...
 
-    def flush(self) -> None:
-        """Empty the prefix cache and the n-gram trie, and see that it happened."""
+    def flush(self) -> str:
+        """Empty the prefix cache and the n-gram trie; return why that is not proved, if so."""
         ...
 
     def abort_all(self) -> None:

@@ -14,6 +14,9 @@ from sweeps.blocks import Curve
 from sweeps.prompts import Prompt
 from sweeps.records import EndReason, RequestRecord
 
+CANNOT_CONNECT = "cannot connect"
+"""What the detail of a request begins with that found nobody there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -166,7 +169,7 @@ class Flight:
     def _on_connected(self, connecting: "asyncio.Task[object]") -> None:
         error = None if connecting.cancelled() else connecting.exception()
         if error is not None:
-            self._finish(self._clock.now_s(), EndReason.BROKEN, f"cannot connect: {error}")
+            self._finish(self._clock.now_s(), EndReason.BROKEN, f"{CANNOT_CONNECT}: {error}")
 
     async def _watch_silence(self) -> None:
         """End the request once it has brought nothing for too long; other bytes do not count."""

@@ -49,6 +49,21 @@ class PassProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeAnswer:
+    """What came of a request for a few tokens; true where it brought them, and counted."""
+
+    why: str = ""
+    """Why none did; empty where they came."""
+    answered: bool = True
+    """The server answered: it was not too late, and somebody was there."""
+    unspoken: bool = False
+    """The server does not speak the dialect, or does not count in it: another one may do."""
+
+    def __bool__(self) -> bool:
+        return not self.why
+
+
+@dataclass(frozen=True, slots=True)
 class ClientHealth:
     """How far a pass may be distorted by its own client."""
 
@@ -104,6 +119,6 @@ class LoadClient(Protocol):
         """
         ...
 
-    def probe(self, url: str, dialect: str, deadline_s: float) -> bool:
+    def probe(self, url: str, dialect: str, deadline_s: float) -> ProbeAnswer:
         """Tell whether the server generates a token within `deadline_s` of the host's seconds."""
         ...

@@ -48,10 +48,14 @@ class Behaviour:
     """The request from which on its health is not answered; 0: it is."""
     sick_from: int = 0
     """The request from which on its health is bad; 0: it is good."""
+    cached_tokens: int | None = None
+    """What it says that it found of each prompt in its prefix cache; None: nothing."""
     keeps_count: bool = False
     """A flush leaves the server's accept length as it was."""
     counts_factor: float | None = None
     """It exports metrics, whose tokens are so many times those that it streamed; None: none."""
+    tells_settings: bool = True
+    """It answers `/server_info`."""
     info: Mapping[str, object] = field(default_factory=dict)
     """What else it says of its settings."""
 
@@ -99,13 +103,13 @@ class _StandIn:
         chunks = (1, *[does.chunk_tokens] * whole, *[rest] * (rest > 0))
         fault = does.fault if does.faulty[0] <= number <= does.faulty[1] else Fault.NONE
         fault = Fault.REFUSED if number in does.refused else fault
-        return Script(chunks, does.gap_s, fault, verify=does.speculates)
+        return Script(chunks, does.gap_s, fault, verify=does.speculates, cached=does.cached_tokens)
 
     async def _page(self, path: str) -> bytes | None:
         match path.split("?")[0]:
             case "/health":
                 return await self._health()
-            case "/server_info":
+            case "/server_info" if self._does.tells_settings:
                 return _answer(json.dumps(self._info()))
             case "/flush_cache":
                 self._settled = 0 if self._does.keeps_count else self._streamed()

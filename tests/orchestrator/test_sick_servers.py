@@ -240,3 +240,43 @@ def test_small_deviations_of_counts_are_told_and_tolerated(
     assert result.outcome is Outcome.MEASURED, result.reason
     assert any(says in note for note in result.notes)
     assert result.value("accept_length") == pytest.approx(3.0, rel=0.02)
+
+
+UNPROVED = {
+    "a counter that a flush leaves": (
+        Behaviour(keeps_count=True),
+        "the server still tells an accept length of 3, so that nothing",
+    ),
+    "a counter that a flush leaves, and a prefix cache that it empties": (
+        Behaviour(keeps_count=True, cached_tokens=0),
+        "found none of its tokens in the prefix cache",
+    ),
+    "a flush without effect": (
+        Behaviour(keeps_count=True, cached_tokens=5), "the first prompt after it found 5 tokens",
+    ),
+    "no account of its settings": (
+        Behaviour(tells_settings=False), "no account of its settings: ",
+    ),
+    "usage at the end alone": (
+        Behaviour(fault=Fault.LATE_COUNT),
+        "measured through generate, since chat says: text came without a token count",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("behaviour", "says"), UNPROVED.values(), ids=UNPROVED)
+def test_a_proof_that_cannot_be_had_is_a_note_and_no_failure(
+    tmp_path: Path, behaviour: Behaviour, says: str
+) -> None:
+    result = trial(tmp_path, behaviour)
+    assert result.outcome is Outcome.MEASURED, result.reason
+    assert any(says in note for note in result.notes), result.notes
+    assert result.value("accept_length") == pytest.approx(3.0)
+
+
+def test_a_healthy_server_that_refuses_every_token_is_not_waited_for(tmp_path: Path) -> None:
+    result = trial(tmp_path, Behaviour(fault=Fault.ERROR_EVENT))
+    assert result.outcome is Outcome.FAILED
+    assert result.reason.startswith("the server is healthy, but generated no token that counts")
+    assert "chat: the server reports: out of memory" in result.reason
+    assert result.phase_s["starting"] < SWEEP.budget.start_s / 10

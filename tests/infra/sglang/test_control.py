@@ -19,7 +19,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.info: dict[str, object] = INFO
-        self.flush_status = 200
+        self.flush_status = self.info_status = 200
         self.old_names = False
         self.metrics: str | None = None
         self.asked: list[str] = []
@@ -34,7 +34,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, self.server.metrics.encode())
             return
         known = "/get_server_info" if self.server.old_names else "/server_info"
-        self._answer(200 if self.path == known else 404, self.server.info)
+        self._answer(self.server.info_status if self.path == known else 404, self.server.info)
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -75,13 +75,17 @@ def test_information_is_asked_under_the_old_name_where_the_new_is_unknown(server
     assert server.asked == ["/server_info", "/server_info", "/get_server_info"]
 
 
-def test_a_flush_is_believed_only_without_an_accept_length_after_it(server: _Server) -> None:
-    _control(server).flush()
+def test_a_flush_is_proved_by_no_accept_length_after_it(server: _Server) -> None:
+    assert _control(server).flush() == ""
     server.info = {"internal_states": [{"avg_spec_accept_length": None}]}
-    _control(server).flush()
+    assert _control(server).flush() == ""
     server.info = {"internal_states": [{"avg_spec_accept_length": 2.5}]}
-    with pytest.raises(ControlError, match=r"left an accept length of 2\.5"):
-        _control(server).flush()
+    assert _control(server).flush() == "the server still tells an accept length of 2.5"
+
+
+def test_a_flush_without_an_account_after_it_is_not_proved(server: _Server) -> None:
+    server.info_status = 500
+    assert "the server tells nothing of itself" in _control(server).flush()
 
 
 def test_a_refused_flush_says_so(server: _Server) -> None:
