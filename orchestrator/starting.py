@@ -14,6 +14,8 @@ from typing import NoReturn, Protocol
 from infra.clock import Clock, host_s
 from infra.host import Process
 from infra.sglang.logs import explain_exit
+from infra.sglang.quoting import last_lines, quoted, with_quotes
+from infra.sglang.rank_progress import laggards
 from infra.sglang.signatures import Moment
 from infra.sglang.start_log import StartLog, StartPhase
 from infra.sglang.workers import Workers
@@ -29,7 +31,7 @@ NO_TOKEN = "no_token"
 _SIMULATED_POLL_S = 5.0
 """Waiting costs nothing there, but looking does."""
 _CONNECT_WALL_S = 1.0
-_TAIL_LINES = 400
+_TAIL_LINES = 1000
 _LONGEST_QUOTE = 200
 
 
@@ -95,6 +97,13 @@ class WorkerWatch:
         self._clock = clock
         self._grace_s = grace_s
         self._since_s: float | None = None
+
+    @property
+    def ranks(self) -> tuple[str, ...]:
+        """Return the schedulers that were ever seen, as their lines in the log name them."""
+        titles = (worker.title for worker in self._workers.known if worker.is_scheduler)
+        names = (title.partition("scheduler_")[2].replace("_", " ") for title in titles)
+        return tuple(name for name in names if name)
 
     def discover(self) -> None:
         """Look for new workers. Simulated hosts have no processes, and their pids are others'."""
@@ -287,21 +296,18 @@ class _StartWatch:
         return max(duration_s, host_s(self._clock, self._patience.least_grace_wall_s))
 
     def _hang(self, what: str) -> NoReturn:
-        phase = self._log.phase
-        lines = (line.strip() for line in reversed(self._process.log_tail(20)))
-        last = next((line for line in lines if line), "no output")[:_LONGEST_QUOTE]
-        self._fail(
-            Outcome.HUNG,
-            f"hung in {phase.value}: {what}; last line: {last}",
-            f"hung_{phase.name.lower()}",
-        )
+        phase, tail = self._log.phase, self._process.log_tail(_TAIL_LINES)
+        self._workers.discover()
+        behind = laggards(tail, self._workers.ranks)
+        last = quoted(last_lines(tail)) or "no output"
+        reason = f"hung in {phase.value}: {what}{f'; {behind}' if behind else ''}; its log: {last}"
+        self._fail(Outcome.HUNG, reason, f"hung_{phase.name.lower()}")
 
     def _explain(self, code: int | None) -> NoReturn:
         moment = Moment.CAPTURE if self._log.phase is StartPhase.GRAPHS else Moment.START
-        why = explain_exit(
-            code, [*self._log.last_words, *self._process.log_tail(_TAIL_LINES)], moment
-        )
-        reason = f"{why.reason} (in {self._log.phase.value})"
+        tail = [*self._log.last_words, *self._process.log_tail(_TAIL_LINES)]
+        why = explain_exit(code, tail, moment)
+        reason = f"{with_quotes(why.reason, tail)} (in {self._log.phase.value})"
         self._fail(why.outcome, reason, why.signature, retry=why.retry)
 
     def _fail(

@@ -15,6 +15,7 @@ from infra.sglang.control import ControlError
 from infra.sglang.effective import account, read_environments
 from infra.sglang.flags import NEWEST
 from infra.sglang.logs import accept_lengths, decode_rates, explain_exit
+from infra.sglang.quoting import with_quotes
 from infra.sglang.signatures import Moment
 from infra.sglang.start_log import StartPhase
 from orchestrator.course import Course
@@ -397,8 +398,9 @@ class _TrialRun:
             raise TrialEndError(Outcome.FAILED, self._notes.fault)
         code = process.poll()
         if code is not None:
-            why = explain_exit(code, process.log_tail(EVIDENCE_LINES), Moment.LOAD)
-            reason = f"{why.reason} (while {self._phase.value})"
+            tail = process.log_tail(EVIDENCE_LINES)
+            why = explain_exit(code, tail, Moment.LOAD)
+            reason = f"{with_quotes(why.reason, tail)} (while {self._phase.value})"
             raise TrialEndError(why.outcome, reason, signature=why.signature)
         if lost := self._lost_workers():
             raise TrialEndError(Outcome.FAILED, f"workers {lost}", signature=WORKER_LOST)
@@ -427,9 +429,10 @@ class _TrialRun:
         if serves and not found.is_telling:
             return
         lives = "" if serves else "the server answers no more; "
-        why = explain_exit(None, self._running.log_tail(EVIDENCE_LINES), Moment.LOAD)
+        tail = self._running.log_tail(EVIDENCE_LINES)
+        why = explain_exit(None, tail, Moment.LOAD)
         if why.signature:
-            lives = f"{why.reason}; {lives}"
+            lives = f"{with_quotes(why.reason, tail)}; {lives}"
         outcome = why.outcome if why.signature else Outcome.FAILED
         reason = f"{lives}{found} (while {self._phase.value})"
         signature = why.signature or (MISCOUNTED if found.is_miscounted else "")
