@@ -14,12 +14,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from infra.engines import ENGINES
+from infra.sglang.flags import FLAGS
 from orchestrator.tools import local_tools
 from orchestrator.trial_seam import Tools
 from sweeps.hosts import EngineName, HostSpec
 from tests.fakes.stream_server import Fault, Script, StreamServer
 
 _VARIABLE = "STAND_IN"
+_VERSION = "0.5.23"
+_ANY = ""
+"""The algorithm of a behaviour that all others have."""
 _PROBE_TOKENS = 4
 READY = "The server is fired up and ready to roll!"
 
@@ -63,13 +67,41 @@ class Behaviour:
 def stand_in_tools(behaviour: Behaviour, host: HostSpec) -> Tools:
     """Return the tools of a trial that starts a stand-in instead of an engine."""
     tools = local_tools(host)
-    env = {
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-        _VARIABLE: json.dumps(asdict(behaviour)),
-    }
+    env = {"PYTHONUNBUFFERED": "1", **_variables({_ANY: behaviour})}
     engine = replace(ENGINES[EngineName.EMULATED], module=__name__, unbuffered=env)
     return replace(tools, engine=engine)
+
+
+def write_interpreter(folder: Path, behaviours: Mapping[str, Behaviour]) -> Path:
+    """Write a program that takes the place of a host's interpreter with SGLang; return its path.
+
+    Each server that it starts behaves as its algorithm is told to.
+    """
+    package = folder / "packages/sglang"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "launch_server.py").write_text(_LAUNCH)
+    about = folder / f"packages/sglang-{_VERSION}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {_VERSION}\n")
+    env = _variables(behaviours)
+    env["PYTHONPATH"] = os.pathsep.join([str(package.parent), env["PYTHONPATH"]])
+    path = folder / "interpreter"
+    path.write_text(_INTERPRETER.format(python=sys.executable, env=env))
+    path.chmod(0o755)
+    return path
+
+
+_LAUNCH = "import sys\nfrom tests.fakes.stand_in import main\nsys.exit(main())\n"
+_INTERPRETER = """#!{python}
+import os, sys
+os.execve({python!r}, [{python!r}, *sys.argv[1:]], {{**os.environ, **{env!r}}})
+"""
+
+
+def _variables(behaviours: Mapping[str, Behaviour]) -> dict[str, str]:
+    told = {name: asdict(behaviour) for name, behaviour in behaviours.items()}
+    return {"PYTHONPATH": str(Path(__file__).parents[2]), _VARIABLE: json.dumps(told)}
 
 
 class _StandIn:
@@ -134,7 +166,7 @@ class _StandIn:
         state: dict[str, object] = {}
         if self._does.speculates and self._streamed() > self._settled:
             state["avg_spec_accept_length"] = float(self._does.chunk_tokens)
-        return {"version": "0.5.23", "internal_states": [state], **self._does.info}
+        return {"version": _VERSION, "internal_states": [state], **self._does.info}
 
     def _metrics(self, factor: float) -> str:
         tokens = round(factor * self._streamed())
@@ -156,8 +188,9 @@ def _answer(body: str, status: str = "200 OK") -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-def _behaviour() -> Behaviour:
-    told = json.loads(os.environ[_VARIABLE])
+def _behaviour(algorithm: str) -> Behaviour:
+    by_algorithm = json.loads(os.environ[_VARIABLE])
+    told = by_algorithm.get(algorithm, by_algorithm.get(_ANY))
     lists = {name: tuple(v) for name, v in told.items() if isinstance(v, list)}
     return Behaviour(**{**told, **lists, "fault": Fault(told["fault"])})
 
@@ -165,9 +198,14 @@ def _behaviour() -> Behaviour:
 def main() -> int:
     """Serve as the command line and the environment say."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
+    own = ("port", "speculative_algorithm")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--speculative-algorithm", default=_ANY)
+    for name in FLAGS.keys() - own:  # they are listed in its help
+        parser.add_argument(f"--{name.replace('_', '-')}", nargs="?")
     known, _ = parser.parse_known_args()
-    return asyncio.run(_StandIn(_behaviour()).serve(known.port))
+    behaviour = _behaviour(known.speculative_algorithm)
+    return asyncio.run(_StandIn(behaviour).serve(known.port))
 
 
 if __name__ == "__main__":

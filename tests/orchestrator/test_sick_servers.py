@@ -1,5 +1,6 @@
 """Trials of servers that break, stall or lie: a stand-in misbehaves, and the trial must say so."""
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from sweeps.ranking import rank
 from sweeps.results import Outcome, TrialResult
 from sweeps.sweep import Budget, Sweep
 from sweeps.workloads import WARM_UP_PROMPTS
-from tests.fakes.stand_in import Behaviour, stand_in_tools
+from tests.e2e.sweeping import run
+from tests.fakes.stand_in import Behaviour, stand_in_tools, write_interpreter
 from tests.fakes.stream_server import Fault, Script, stream_server
 from tests.infra.trees import wait_until
 from tests.orchestrator.test_trial import Recorder
@@ -280,3 +282,45 @@ def test_a_healthy_server_that_refuses_every_token_is_not_waited_for(tmp_path: P
     assert result.reason.startswith("the server is healthy, but generated no token that counts")
     assert "chat: the server reports: out of memory" in result.reason
     assert result.phase_s["starting"] < SWEEP.budget.start_s / 10
+
+
+SPACE = """
+from sweeps import *
+
+sweep = Sweep(
+    name="sick",
+    model=Model("some/model"),
+    axes=[Choice("speculative_algorithm", [None, "NGRAM"])],
+    fixed={{"speculative_num_draft_tokens": 4}},
+    workload=Workload(measured_prompts=8, cold_prompts=1, warming_passes=1, probe_s=0.0,
+                      max_tokens=64),
+    budget=Budget(trials=4, silence_s=60.0),
+    hosts=[HostSpec(engine=EngineName.SGLANG, python={python!r}, gpus=0)],
+    early_stopping=False,
+    prediction=False,
+    sampler="grid",
+)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_sweep_does_not_end_with_a_winner_that_broke(tmp_path: Path) -> None:
+    """As the command says it: NGRAM streams three times as fast until it breaks."""
+    cold, warming = 1, 4
+    breaks = Behaviour(
+        dies_in=BEFORE + cold + warming + 4, lingers_s=2.0, last_lines=ILLEGAL, chunk_tokens=3
+    )
+    plainly = Behaviour(chunk_tokens=1, speculates=False)
+    python = write_interpreter(tmp_path, {"": plainly, "NGRAM": breaks})
+    (tmp_path / "sick.py").write_text(SPACE.format(python=str(python)))
+    swept = run(tmp_path, "sweep", "sick.py", "--driver", "serial")
+    assert swept.returncode == 0, swept.stdout + swept.stderr
+    rows = json.loads(run(tmp_path, "trials", "--json").stdout)
+    by_algorithm: dict[str | None, set[str]] = {}
+    for row in rows:
+        outcomes = by_algorithm.setdefault(row["config"]["speculative_algorithm"], set())
+        outcomes.add(row["outcome"])
+    assert by_algorithm == {None: {"measured"}, "NGRAM": {"infeasible"}}
+    exported = run(tmp_path, "export", "--output", "serve.sh")
+    assert exported.returncode == 0, exported.stderr
+    assert "--speculative-algorithm" not in (tmp_path / "serve.sh").read_text()
