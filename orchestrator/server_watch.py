@@ -43,17 +43,18 @@ class ServerWatch:
         """Tell whether a running pass can only go on to the same verdict."""
         return self._stalled or bool(self.verdict)
 
-    def take(self, seen: PassProgress) -> None:
+    def take(self, seen: PassProgress, *, warming: bool = False) -> None:
         """Judge the progress of a pass. Returns at once.
 
         A request that fell silent ends its pass. Where no stream has brought a token for a quarter
         of the time allowed, the server is asked for its health; if that is bad and half of the time
-        has passed without a token, it hangs. Bad health alone says nothing while tokens come.
+        has passed without a token, it hangs. Bad health alone says nothing while tokens come, nor
+        while a server is `warming`, since it may compile.
         """
         if not self._clock.real_s(1.0):
             return  # a simulated server never falls silent, and is asked by its own thread alone
         self._stalled = seen.silent_requests > 0
-        if seen.quiet_s < self._part_s(0.25):
+        if warming or seen.quiet_s < self._part_s(0.25):
             self._health.forget()
             return
         answer = self._health.answer(self._part_s(0.25))

@@ -56,6 +56,9 @@ LEAST_EVIDENCE_WALL_S = 3.0
 CONTROL_S = 30.0
 """Wall seconds for an answer of a server that is up."""
 
+COUNTERS_S = 5.0
+"""Wall seconds for its counters, without which a trial can be measured."""
+
 
 MISCOUNTED = "token_counts"
 """Signature of a server whose token counts contradict each other."""
@@ -282,7 +285,7 @@ class _TrialRun:
 
     def progress(self, seen: PassProgress) -> None:
         """Report the measured pass by its rate, the probe by its steps, others by their tokens."""
-        self._going_on.take(seen)
+        self._going_on.take(seen, warming=self._phase is Phase.WARMING)
         sign = self._sign()
         if self._phase is not Phase.MEASURING and int(sign.elapsed_s) == self._sampled_s:
             self._watch.report(sign)
@@ -455,7 +458,7 @@ class _TrialRun:
     def _counted(self) -> Mapping[str, float]:
         """Return by how much the server's counters rose since the measured pass began."""
         assert self._plan is not None, "planned before it was started"
-        now = self._tools.control(self._plan.url, CONTROL_S).counters()
+        now = self._tools.control(self._plan.url, COUNTERS_S).counters()
         before, self._counters = self._counters, now
         return {name: count - before.get(name, 0.0) for name, count in now.items()}
 

@@ -167,6 +167,7 @@ def test_health_is_asked_only_while_no_token_comes_and_tokens_outweigh_it() -> N
         watch = ServerWatch(server.url, tools, 4 * quiet_s)
         for _ in range(looks):
             watch.take(_seen(0.5 * quiet_s))
+            watch.take(_seen(3.5 * quiet_s), warming=True)
         assert health.asked == 0
         for _ in range(looks):  # bad, and then a token comes
             watch.take(_seen(1.5 * quiet_s))
