@@ -13,9 +13,10 @@ MOST_BROKEN_FRACTION = 0.05
 is as good. Where it breaks more, those that it let end are a selection."""
 
 _BY_LOAD = re.compile(
-    r"^HTTP (?:413|429)\b|^HTTP 503: .*(?:busy|full|queue|overload)"
-    r"|queue is full|(?:queue|server)[^.]{0,40} (?:is )?(?:full|overloaded)"
-    r"|(?:longer|exceeds?|exceeded)[^.]{0,60}(?:context|maximum|max(?:imum)? allowed)",
+    r"^HTTP (?:413|429)\b|\((?:413|429)\)|^HTTP 503: .*(?:busy|full|queue|overload)"
+    r"|(?:queue|server)[^.]{0,40} (?:is )?(?:full|overloaded)|too many requests"
+    r"|waiting timeout|retracted under decode memory pressure"
+    r"|too long\b|(?:longer|exceeds?|exceeded)[^.]{0,60}(?:context|maximum)",
     re.IGNORECASE,
 )
 """Refusals that more requests or longer prompts than a server takes explain, as SGLang words them

@@ -14,6 +14,10 @@ BY_LOAD = [
     'HTTP 503: {"message":"The request queue is full."}',
     "the server reports: The request queue is full.",
     "the server reports: The input (9001 tokens) is longer than the model's context length (4096)",
+    "the server aborted the request (429): The routing key has too many requests in the queue.",
+    "the server aborted the request (503): Request waiting timeout reached.",
+    "the server reports (503): Retracted under decode memory pressure without a KV backup.",
+    "the server aborted the request (400): Multimodal prompt is too long after expanding.",
     "HTTP 400: Requested token count exceeds the model's maximum context length of 4096 tokens",
     "HTTP 400: Input length (9001 tokens) exceeds the maximum allowed length (4090 tokens).",
 ]
@@ -23,6 +27,8 @@ BY_SERVER = [
     "HTTP 500: Internal Server Error",
     "HTTP 503: Service Unavailable",
     "the server reports: CUDA out of memory",
+    "the server reports (503): Request running timeout reached.",
+    "the server aborted the request: Aborted",
     f"{MISCOUNT}: usage counts 64 tokens, but 26 came without a text",
 ]
 
