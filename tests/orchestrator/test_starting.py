@@ -300,6 +300,18 @@ def test_an_emulated_server_that_hangs_is_named_by_its_phase(tmp_path: Path, pha
     assert (failure.outcome, failure.phase.name) == (Outcome.HUNG, phase.upper())
 
 
+@pytest.mark.parametrize("phase", ["distributed_init", "weights", "graphs"])
+def test_the_rank_of_an_emulated_server_that_hangs_alone_is_named(
+    tmp_path: Path, phase: str
+) -> None:
+    world = f'[start]\nhang_in = "{phase}"\nhang_rank = 3'
+    limits = Deadlines(start_s=1e6, phase_s=400.0)
+    with emulated(tmp_path, world, deadlines=limits) as start:
+        failure = _failure(start)
+    assert failure.outcome is Outcome.HUNG
+    assert "TP3 fell silent while 7 other ranks came to `" in failure.reason
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("version", "lost"), [("0.5.9", True), ("0.5.23", False)])
 def test_a_worker_that_is_killed_while_loading_is_missed_where_the_root_waits_on(
