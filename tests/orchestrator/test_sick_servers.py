@@ -76,7 +76,9 @@ class Break:
 BREAKS = {
     "an illegal memory access, and a root that exits with 0 later": Break(
         Behaviour(dies_in=BEFORE + 4, lingers_s=2.0, last_lines=ILLEGAL),
-        Outcome.INFEASIBLE, "an illegal memory access", "gpu_fault",
+        Outcome.INFEASIBLE,
+        "TP3: Scheduler hit an exception | RuntimeError: CUDA error: an illegal memory access",
+        "gpu_fault",
     ),
     "the last request is cut off, and the root ends later without a word": Break(
         Behaviour(dies_in=BEFORE + 8, lingers_s=1.0, exit_code=3),
