@@ -4,6 +4,7 @@ A health request may hang for its whole limit, and the first token may take as l
 compiles; in that time the server may die, and somebody may want the trial to end.
 """
 
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +17,8 @@ from orchestrator.trial_seam import Tools
 from sweeps.launch import LaunchPlan
 
 _LEAST_ANSWER_S = 1.0
+_VARYING = re.compile(r"\b[0-9a-f-]{8,}\b|\d+")
+"""Names of requests and counts, which differ where the fault is the same."""
 _Answer = TypeVar("_Answer", bool, ProbeAnswer)
 
 
@@ -91,7 +94,8 @@ class StartProof:
 
     def _judge(self, answer: ProbeAnswer) -> None:
         """Ask in another API next if this one is not spoken; note what the server keeps saying."""
-        if answer.why != self.refusal or not answer.answered:
+        same = _VARYING.sub("#", answer.why) == _VARYING.sub("#", self.refusal)
+        if not same or not answer.answered:
             self.refusal, self.refused_since_s = "", None
         if not answer and answer.unspoken:
             self.unspoken[self.dialect] = answer.why
