@@ -19,13 +19,19 @@ from infra.emulated.text import render_all
 from infra.engines import ENGINES
 from infra.gpus import Gpu, GpuProcess
 from infra.host import CleanReport, Reservation
-from infra.sglang.control import ControlError, lifetime_accept_length
+from infra.sglang.control import ControlError, unproved_flush
 from orchestrator.job import StopOrder, TrialProgress
 from orchestrator.load_client.arrivals import Arrivals
 from orchestrator.load_client.client import PROBE
 from orchestrator.load_client.dialects import DIALECTS
 from orchestrator.load_client.progress import ProgressMeter
-from orchestrator.load_client.seam import BLOCK_S, ClientHealth, PassProgress, Sampling
+from orchestrator.load_client.seam import (
+    BLOCK_S,
+    ClientHealth,
+    PassProgress,
+    ProbeAnswer,
+    Sampling,
+)
 from orchestrator.load_client.tally import Tally
 from orchestrator.sweep_run import SweepRun
 from orchestrator.trial import run_trial
@@ -127,13 +133,16 @@ class SimulatedControl:
         """Return the server's own account. Raises ControlError."""
         return self._server().info()
 
-    def flush(self) -> None:
+    def counters(self) -> Mapping[str, float]:
+        """Return none: servers of this process export no metrics."""
+        return {}
+
+    def flush(self) -> str:
         """Empty the caches. Raises ControlError."""
         server = self._server()
         if not server.scheduler.flush():
             raise ControlError("/flush_cache was refused: requests are running")
-        if (length := lifetime_accept_length(server.info())) is not None:
-            raise ControlError(f"/flush_cache left an accept length of {length:g} behind")
+        return unproved_flush(server.info())
 
     def abort_all(self) -> None:
         """End all running requests."""
@@ -193,7 +202,7 @@ class SimulatedClient:
         requests = ((prompt.key, ask(prompt)) for prompt in prompts)
         return server.run(running.run(requests, on_progress, should_stop))
 
-    def probe(self, url: str, dialect: str, deadline_s: float) -> bool:
+    def probe(self, url: str, dialect: str, deadline_s: float) -> ProbeAnswer:
         """Tell whether the server generates a token in time."""
         record = self.run_pass(
             url,
@@ -206,7 +215,8 @@ class SimulatedClient:
             on_progress=lambda _: None,
             should_stop=lambda: False,
         )
-        return any(request.end is EndReason.FINISHED for request in record.requests)
+        finished = any(request.end is EndReason.FINISHED for request in record.requests)
+        return ProbeAnswer("" if finished else "nothing came in time", answered=finished)
 
 
 def _asker(
@@ -344,7 +354,7 @@ class _Pass:
         should_stop: Callable[[], bool],
     ) -> PassRecord:
         def look() -> None:
-            on_progress(self._meter.progress(self._flights, self._clock.now_s() - self._started_s))
+            on_progress(self._meter.progress(self._flights, self._started_s, self._clock.now_s()))
             self._stopped = self._stopped or should_stop()
 
         if self._arrivals is not None:

@@ -14,6 +14,8 @@ from typing import NoReturn, Protocol
 from infra.clock import Clock, host_s
 from infra.host import Process
 from infra.sglang.logs import explain_exit
+from infra.sglang.quoting import last_lines, quoted, with_quotes
+from infra.sglang.rank_progress import laggards
 from infra.sglang.signatures import Moment
 from infra.sglang.start_log import StartLog, StartPhase
 from infra.sglang.workers import Workers
@@ -24,11 +26,12 @@ from sweeps.results import Outcome
 
 PORT_IN_USE = "port_in_use"
 WORKER_LOST = "worker_lost"
+NO_TOKEN = "no_token"
 
 _SIMULATED_POLL_S = 5.0
 """Waiting costs nothing there, but looking does."""
 _CONNECT_WALL_S = 1.0
-_TAIL_LINES = 400
+_TAIL_LINES = 1000
 _LONGEST_QUOTE = 200
 
 
@@ -47,6 +50,9 @@ class Patience:
     loss_s: float = 10.0
     """In which a root notices that a worker is gone; SGLang looks every 5 s."""
     least_grace_wall_s: float = 1.0
+    refusal_s: float = 60.0
+    """In which a healthy server may answer every request for a token with the same fault."""
+    least_refusal_wall_s: float = 5.0
 
 
 class Attendance(Protocol):
@@ -92,6 +98,13 @@ class WorkerWatch:
         self._grace_s = grace_s
         self._since_s: float | None = None
 
+    @property
+    def ranks(self) -> tuple[str, ...]:
+        """Return the schedulers that were ever seen, as their lines in the log name them."""
+        titles = (worker.title for worker in self._workers.known if worker.is_scheduler)
+        names = (title.partition("scheduler_")[2].replace("_", " ") for title in titles)
+        return tuple(name for name in names if name)
+
     def discover(self) -> None:
         """Look for new workers. Simulated hosts have no processes, and their pids are others'."""
         if self._clock.real_s(1.0):
@@ -126,6 +139,10 @@ class StartReport:
     """Host seconds of each phase that was seen, as the log told them."""
     log_bytes: int
     workers: WorkerWatch
+    dialect: str
+    """The API in which it brought a token."""
+    unspoken: Mapping[str, str]
+    """APIs that were asked in before, each with why none came."""
 
 
 def refuse_if_answering(plan: LaunchPlan, tools: Tools) -> None:
@@ -200,6 +217,7 @@ class _StartWatch:
         self._check_doom()
         if lost := self._workers.verdict():
             self._fail(Outcome.FAILED, f"workers {lost}", WORKER_LOST, retry=True)
+        self._check_refusal()
         self._check_deadlines()
 
     def _check_alive(self) -> None:
@@ -229,11 +247,26 @@ class _StartWatch:
     def _check_deadlines(self) -> None:
         start_s = self._plan.deadlines.start_s
         healthy_at_s = self._proof.healthy_at_s
-        healthy = "" if healthy_at_s is None else "it is healthy, but generated no token; "
+        healthy = "" if healthy_at_s is None else f"it is healthy, but {self._no_token()}; "
         if self._left_s <= 0:
             self._hang(f"{healthy}not ready {start_s:g} s after its start")
         if self._silence_left_s <= 0:
             self._hang(f"{healthy}nothing new in its log for {self._silence_limit_s:g} s")
+
+    def _check_refusal(self) -> None:
+        """End the wait for a token that a healthy server keeps refusing in the same words."""
+        since_s, patience = self._proof.refused_since_s, self._patience
+        least_s = host_s(self._clock, patience.least_refusal_wall_s)
+        if since_s is None or self._clock.now_s() - since_s < max(patience.refusal_s, least_s):
+            return
+        self._fail(Outcome.FAILED, f"the server is healthy, but {self._no_token()}", NO_TOKEN)
+
+    def _no_token(self) -> str:
+        said = {**self._proof.unspoken}
+        if self._proof.refusal:
+            said[self._proof.dialect] = self._proof.refusal
+        why = "; ".join(f"{api}: {words[:_LONGEST_QUOTE]}" for api, words in said.items())
+        return f"generated no token that counts ({why})" if why else "generated no token"
 
     @property
     def _left_s(self) -> float:
@@ -263,21 +296,18 @@ class _StartWatch:
         return max(duration_s, host_s(self._clock, self._patience.least_grace_wall_s))
 
     def _hang(self, what: str) -> NoReturn:
-        phase = self._log.phase
-        lines = (line.strip() for line in reversed(self._process.log_tail(20)))
-        last = next((line for line in lines if line), "no output")[:_LONGEST_QUOTE]
-        self._fail(
-            Outcome.HUNG,
-            f"hung in {phase.value}: {what}; last line: {last}",
-            f"hung_{phase.name.lower()}",
-        )
+        phase, tail = self._log.phase, self._process.log_tail(_TAIL_LINES)
+        self._workers.discover()
+        behind = laggards(tail, self._workers.ranks)
+        last = quoted(last_lines(tail)) or "no output"
+        reason = f"hung in {phase.value}: {what}{f'; {behind}' if behind else ''}; its log: {last}"
+        self._fail(Outcome.HUNG, reason, f"hung_{phase.name.lower()}")
 
     def _explain(self, code: int | None) -> NoReturn:
         moment = Moment.CAPTURE if self._log.phase is StartPhase.GRAPHS else Moment.START
-        why = explain_exit(
-            code, [*self._log.last_words, *self._process.log_tail(_TAIL_LINES)], moment
-        )
-        reason = f"{why.reason} (in {self._log.phase.value})"
+        tail = [*self._log.last_words, *self._process.log_tail(_TAIL_LINES)]
+        why = explain_exit(code, tail, moment)
+        reason = f"{with_quotes(why.reason, tail)} (in {self._log.phase.value})"
         self._fail(why.outcome, reason, why.signature, retry=why.retry)
 
     def _fail(
@@ -290,7 +320,11 @@ class _StartWatch:
         now_s = self._clock.now_s()
         self._spans.enter(StartPhase.FIRST_TOKEN, now_s)
         total_s = now_s - self._spans.began_s
-        return StartReport(total_s, self._spans.phase_s, self._log.read_bytes, self._workers)
+        proof = self._proof
+        return StartReport(
+            total_s, self._spans.phase_s, self._log.read_bytes, self._workers, proof.dialect,
+            proof.unspoken,
+        )  # fmt: skip
 
 
 class _Spans:

@@ -1,14 +1,12 @@
 """The life of one trial: plan, start, ready, measure, stop, result. No Ray in it."""
 
 import logging
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from statistics import fmean
 
-from infra.clock import host_s
 from infra.engines import complete, place_variables
 from infra.evidence import LIMIT_S, Subject, keep_evidence
 from infra.host import Command, HostError, Process, Reservation
@@ -16,7 +14,8 @@ from infra.reaper import find_tagged, tags
 from infra.sglang.control import ControlError
 from infra.sglang.effective import account, read_environments
 from infra.sglang.flags import NEWEST
-from infra.sglang.logs import accept_lengths, explain_exit
+from infra.sglang.logs import accept_lengths, decode_rates, explain_exit
+from infra.sglang.quoting import with_quotes
 from infra.sglang.signatures import Moment
 from infra.sglang.start_log import StartPhase
 from orchestrator.course import Course, why_unmeasured
@@ -24,6 +23,7 @@ from orchestrator.files import write_json
 from orchestrator.job import StopKind, TrialJob, TrialProgress
 from orchestrator.load_client.seam import PassProgress
 from orchestrator.recorder import Recorder
+from orchestrator.server_watch import ServerWatch
 from orchestrator.spool import PHASE, START_PHASE
 from orchestrator.starting import (
     WORKER_LOST,
@@ -35,30 +35,33 @@ from orchestrator.starting import (
 from orchestrator.trial_notes import TrialNotes, notes_of_trial
 from orchestrator.trial_records import lost_result, rate_around
 from orchestrator.trial_seam import Tools, Watch
+from sweeps.breakage import Breakage, breakage_of
 from sweeps.launch import LaunchPlan
+from sweeps.phrases import counted
 from sweeps.pins import with_pins
 from sweeps.problems import BadInputError
 from sweeps.quality import Outputs
 from sweeps.records import EndReason, PassRecord
 from sweeps.results import Estimate, Outcome, Phase, TrialResult
+from sweeps.token_accounts import NO_COUNTS, ServerCounts, account_of
 from sweeps.values import Value
 
 logger = logging.getLogger(__name__)
-
-LEAST_SILENCE_WALL_S = 5.0
-"""Where a host is emulated faster than life, a busy machine must not look like a silent server."""
 
 EVIDENCE_LINES = 400
 """Last lines of a log that are searched, and kept."""
 
 LEAST_EVIDENCE_WALL_S = 3.0
 
-END_WALL_S = 5.0
-"""What a server that broke off a connection is given to end, so that its own log says why."""
-
 CONTROL_S = 30.0
 """Wall seconds for an answer of a server that is up."""
 
+COUNTERS_S = 5.0
+"""Wall seconds for its counters, without which a trial can be measured."""
+
+
+MISCOUNTED = "token_counts"
+"""Signature of a server whose token counts contradict each other."""
 
 TOLD_BY_REMAINS = (Outcome.HUNG, Outcome.FAILED, Outcome.INFEASIBLE)
 """Ends after which one wants to see what the server left."""
@@ -115,7 +118,13 @@ class _TrialRun:
         self._tokens_before = 0
         self._sampled_s = -1
         self._log_lengths: list[float] = []
+        self._log_rates: list[float] = []
         self._recorder = Recorder()
+        self._server_watch: ServerWatch | None = None
+        self._remarks: list[str] = []
+        self._counters: Mapping[str, float] = {}
+        self._workload = job.sweep.workload
+        self._unproved_flush = ""
 
     def result(self) -> TrialResult:
         """Run the phases and build the result."""
@@ -143,13 +152,15 @@ class _TrialRun:
             refuse_if_answering(plan, self._tools)
         with self._server(plan, reserved) as process:
             self._process = process
+            silence_s = self._job.sweep.budget.silence_s
+            self._server_watch = watch = ServerWatch(plan.url, self._tools, silence_s)
             self._wait_until_ready(plan, process)
             self._read_back(plan)
             self._course = course = Course(
-                self._job.sweep.workload,
+                self._workload,
                 self._tools.client,
                 plan.url,
-                max(self._job.sweep.budget.silence_s, host_s(self._clock, LEAST_SILENCE_WALL_S)),
+                watch.silence_s,
                 self._job.config.is_plain,
                 self,
             )
@@ -211,9 +222,13 @@ class _TrialRun:
 
     def _wait_until_ready(self, plan: LaunchPlan, process: Process) -> None:
         """Wait for proof that it serves: alive, healthy, and one token generated for us."""
-        dialect = self._job.sweep.workload.dialect
+        dialect = self._workload.dialect
         with self._ended_by_start():
             report = wait_until_ready(plan, process, self._job.log_path, self._tools, self, dialect)
+        if report.dialect != dialect:
+            self._workload = replace(self._workload, dialect=report.dialect)
+            why = report.unspoken.get(dialect, "")
+            self._remarks.append(f"measured through {report.dialect}, since {dialect} says: {why}")
         self._workers, self._start_phase = report.workers, ""
         self._start_phase_s = {p.value: round(t, 3) for p, t in report.phase_s.items()}
         self._notes.note("start", {"total_s": report.total_s, "phase_s": self._start_phase_s})
@@ -242,11 +257,14 @@ class _TrialRun:
 
     def _read_back(self, plan: LaunchPlan) -> None:
         """Note what the server made of the settings, by its own account."""
+        info: Mapping[str, object] = {}
         try:
             info = self._tools.control(plan.url, CONTROL_S).info()
         except ControlError as error:
-            self._blame_the_server()
-            raise TrialEndError(Outcome.FAILED, f"no account of its settings: {error}") from error
+            why = f"no account of its settings: {error}"
+            if not self._blame_the_server():
+                raise TrialEndError(Outcome.FAILED, why) from error
+            self._remarks.append(f"{why}; what its log and its processes tell stands for it")
         self._version = str(info.get("version") or self._version)
         marks = tags(self._job.sweep_id, self._job.trial)
         environments = read_environments(self._running.pid, marks, self._requested)
@@ -258,11 +276,16 @@ class _TrialRun:
 
     def should_stop(self) -> bool:
         """Tell whether somebody wants the trial to end, or the server is gone."""
+        return self._is_over() or self._going_on.ends_pass
+
+    def _is_over(self) -> bool:
+        """Tell whether somebody wants the trial to end, or the server is gone or maimed."""
         gone = self._running.poll() is not None
         return self._watch.order() is not None or gone or bool(self._lost_workers())
 
     def progress(self, seen: PassProgress) -> None:
         """Report the measured pass by its rate, the probe by its steps, others by their tokens."""
+        self._going_on.take(seen, warming=self._phase is Phase.WARMING)
         sign = self._sign()
         if self._phase is not Phase.MEASURING and int(sign.elapsed_s) == self._sampled_s:
             self._watch.report(sign)
@@ -301,6 +324,8 @@ class _TrialRun:
             self._read_log()
         self._check(self._running)
         self._check_requests(record)
+        self._check_counts(record)
+        self._prove_flush(record)
 
     def flush(self) -> None:
         """Empty the n-gram trie and the prefix cache, so that the cold pass is cold."""
@@ -308,22 +333,42 @@ class _TrialRun:
         try:
             control = self._tools.control(self._plan.url, CONTROL_S)
             control.abort_all()  # a probe that met its deadline may still run
-            control.flush()
+            self._unproved_flush = control.flush()
         except ControlError as error:
             self._blame_the_server()
             raise TrialEndError(Outcome.FAILED, f"the caches were not emptied: {error}") from error
 
-    def _blame_the_server(self) -> None:
-        """Give a server that does not answer the time to end, and end the trial if it has."""
-        until_s = time.monotonic() + min(END_WALL_S, self._clock.real_s(END_WALL_S))
-        while not self.should_stop() and time.monotonic() < until_s:
-            time.sleep(0.05)
+    def _prove_flush(self, record: PassRecord) -> None:
+        """Look for what the last flush left undone in the first request after it, if not known."""
+        why, self._unproved_flush = self._unproved_flush, ""
+        if not why:
+            return
+        first = min(record.requests, key=lambda request: request.sent_s, default=None)
+        cached_tokens = first.cached_tokens if first else None
+        proof = {
+            None: "so that nothing proves that the caches were empty",
+            0: "but the first prompt after it found none of its tokens in the prefix cache",
+        }.get(cached_tokens, f"and the first prompt after it found {cached_tokens} tokens cached")
+        self._remarks.append(f"after a flush {why}, {proof}")
+
+    def _blame_the_server(self) -> bool:
+        """Give a server that broke off the time to end, and end the trial if it has.
+
+        Returns whether it serves on.
+        """
+        serves = self._going_on.serves(self._is_over)
         self._check(self._running)
+        return serves
 
     @property
     def _running(self) -> Process:
         assert self._process is not None, "started before it is measured"
         return self._process
+
+    @property
+    def _going_on(self) -> ServerWatch:
+        assert self._server_watch is not None, "started before it is measured"
+        return self._server_watch
 
     def _judge(self, course: Course) -> tuple[Outcome, str]:
         measured = course.measured
@@ -339,7 +384,8 @@ class _TrialRun:
     def _read_log(self) -> None:
         with self._job.log_path.open(errors="replace") as log:
             log.seek(self._log_from_bytes)
-            self._log_lengths = accept_lengths(log)
+            lines = [line for line in log if "Decode batch" in line]
+        self._log_lengths, self._log_rates = accept_lengths(lines), decode_rates(lines)
 
     def _check_orders(self) -> None:
         order = self._watch.order()
@@ -355,8 +401,9 @@ class _TrialRun:
             raise TrialEndError(Outcome.FAILED, self._notes.fault)
         code = process.poll()
         if code is not None:
-            why = explain_exit(code, process.log_tail(EVIDENCE_LINES), Moment.LOAD)
-            reason = f"{why.reason} (while {self._phase.value})"
+            tail = process.log_tail(EVIDENCE_LINES)
+            why = explain_exit(code, tail, Moment.LOAD)
+            reason = f"{with_quotes(why.reason, tail)} (while {self._phase.value})"
             raise TrialEndError(why.outcome, reason, signature=why.signature)
         if lost := self._lost_workers():
             raise TrialEndError(Outcome.FAILED, f"workers {lost}", signature=WORKER_LOST)
@@ -365,12 +412,55 @@ class _TrialRun:
         return self._workers.verdict() if self._workers else ""
 
     def _check_requests(self, record: PassRecord) -> None:
-        """A stream that fell silent is a hang; one that broke is a fault of the server."""
-        for request in record.broken:
-            if request.end is EndReason.SILENT:
-                raise TrialEndError(Outcome.HUNG, f"silent while {self._phase.value}")
-        if record.broken and len(record.broken) == len(record.requests):
-            raise TrialEndError(Outcome.FAILED, f"every request broke: {record.broken[0].detail}")
+        """End the trial if a stream fell silent, or more broke than a sound server breaks."""
+        found, place = breakage_of(record), f"while {self._phase.value}"
+        if self._going_on.verdict:
+            finished = sum(r.end is EndReason.FINISHED for r in record.requests)
+            counts = found or f"{finished} of {counted(len(record.requests), 'request')} finished"
+            raise TrialEndError(Outcome.HUNG, f"{self._going_on.verdict} {place}: {counts}")
+        if found is None:
+            return
+        if found.silent:
+            raise TrialEndError(Outcome.HUNG, f"silent {place}: {found}")
+        if found.broken or found.is_telling:
+            self._check_broken(found)
+        self._remarks.append(f"{place}, {found}")
+
+    def _check_broken(self, found: Breakage) -> None:
+        """Take a server that broke requests for what its end, its health or its log says it is."""
+        serves = self._blame_the_server()
+        if serves and not found.is_telling:
+            return
+        lives = "" if serves else "the server answers no more; "
+        tail = self._running.log_tail(EVIDENCE_LINES)
+        why = explain_exit(None, tail, Moment.LOAD)
+        if why.signature:
+            lives = f"{with_quotes(why.reason, tail)}; {lives}"
+        outcome = why.outcome if why.signature else Outcome.FAILED
+        reason = f"{lives}{found} (while {self._phase.value})"
+        signature = why.signature or (MISCOUNTED if found.is_miscounted else "")
+        raise TrialEndError(outcome, reason, signature=signature)
+
+    def _check_counts(self, record: PassRecord) -> None:
+        """End the trial if the token counts of a pass contradict each other."""
+        measuring = self._phase is Phase.MEASURING
+        drafts = self._effective.get("speculative_num_draft_tokens")
+        varies = bool(self._effective.get("speculative_adaptive"))
+        most = drafts if isinstance(drafts, int) and not varies else None
+        theirs = ServerCounts(self._counted(), self._log_rates) if measuring else NO_COUNTS
+        account = account_of(record, most, theirs)
+        if account.contradiction:
+            reason = f"no rate can be had while {self._phase.value}: {account.contradiction}"
+            raise TrialEndError(Outcome.FAILED, reason, signature=MISCOUNTED)
+        if measuring:
+            self._remarks += account.told
+
+    def _counted(self) -> Mapping[str, float]:
+        """Return by how much the server's counters rose since the measured pass began."""
+        assert self._plan is not None, "planned before it was started"
+        now = self._tools.control(self._plan.url, COUNTERS_S).counters()
+        before, self._counters = self._counters, now
+        return {name: count - before.get(name, 0.0) for name, count in now.items()}
 
     def left_s(self) -> float:
         """Return how much of the trial's time is left."""
@@ -380,6 +470,7 @@ class _TrialRun:
         """Begin a phase. What the server logs from here on belongs to it."""
         if phase is Phase.MEASURING:
             self._log_from_bytes = self._job.log_path.stat().st_size
+            self._counted()
         now_s = self._clock.now_s()
         spent_s = now_s - self._phase_began_s
         self._phase_s[self._phase.value] = self._phase_s.get(self._phase.value, 0.0) + spent_s
@@ -407,7 +498,7 @@ class _TrialRun:
             started_at=self._started_at,
             phase_s={name: round(spent_s, 3) for name, spent_s in self._phase_s.items()},
             estimates=estimates,
-            notes=self._course.notes(estimates) if self._course else (),
+            notes=(*(self._course.notes(estimates) if self._course else ()), *self._remarks),
             bound=bound,
             effective=self._effective,
             requested=complete(self._requested),

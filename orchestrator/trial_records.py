@@ -53,4 +53,5 @@ def request_data(request: RequestRecord) -> dict[str, object]:
         "times_s": [round(t, 5) for t in request.times_s], "tokens": list(request.tokens),
         "prompt_key": request.prompt_key, "scheduled_s": request.scheduled_s,
         "queue_s": request.queue_s, "chunks": list(request.chunks),
+        "deviation_tokens": request.deviation_tokens,
     }  # fmt: skip

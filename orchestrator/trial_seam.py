@@ -25,7 +25,7 @@ class Watch(Protocol):
 
 
 class Control(Protocol):
-    """The small requests of one server's life. All but two raise ControlError."""
+    """The small requests of one server's life. `info` and `flush` raise ControlError."""
 
     def is_healthy(self) -> bool:
         """Tell whether the server generates; an answer of no kind is a no."""
@@ -35,8 +35,12 @@ class Control(Protocol):
         """Return the server's own account of its settings."""
         ...
 
-    def flush(self) -> None:
-        """Empty the prefix cache and the n-gram trie, and see that it happened."""
+    def counters(self) -> Mapping[str, float]:
+        """Return the counters that the server exports, by name; none where it exports none."""
+        ...
+
+    def flush(self) -> str:
+        """Empty the prefix cache and the n-gram trie; return why that is not proved, if so."""
         ...
 
     def abort_all(self) -> None:

@@ -4,6 +4,7 @@ A value is blamed only for what fails wherever it is and never works. Where seve
 their combination is closed: the next trial that has one without the others tells them apart.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -15,6 +16,12 @@ from sweeps.values import Value, show
 
 TIMES = 3
 """Configurations that must fail with one signature before a value of theirs is closed."""
+
+TIMES_MIXED = TIMES + 1
+"""As many where their signatures differ but their place does not: a value may fail there in several
+ways, and the evidence that it is one cause is weaker."""
+
+_LOAD = "under load"
 
 Item = tuple[str, Value]
 """An axis and a value of it."""
@@ -113,12 +120,48 @@ class FaultRecord:
 
     def closed(self, baseline: Config | None) -> Iterator[Closed]:
         """Find what always fails, as far as plain decode's defaults are known."""
-        for fault, failed in self._failed.items():
-            if len({result.config.variant for result in failed}) < self._times:
-                continue
-            suspects = self._suspects(failed, baseline)
-            if suspects:
-                yield self._closed(fault, failed, suspects)
+        found: list[Closed] = []
+        for failed in self._failed.values():
+            self._judge(failed, self._times, baseline, found)
+        for failed in self._by_place(found):
+            for value in self._candidates(failed):
+                left = [r for r in failed if _has(r.config, value) and not _explained(r, found)]
+                self._judge(left, self._times + TIMES_MIXED - TIMES, baseline, found)
+        yield from found
+
+    def _judge(
+        self,
+        failed: Sequence[TrialResult],
+        times: int,
+        baseline: Config | None,
+        found: list[Closed],
+    ) -> None:
+        """Add what these failures close, if there are enough of them."""
+        if len({result.config.variant for result in failed}) < times:
+            return
+        suspects = self._suspects(failed, baseline)
+        if suspects:
+            faults = " or ".join(sorted(set(map(fault_of, failed))))
+            found.append(self._closed(faults, failed, suspects))
+
+    def _by_place(self, found: Sequence[Closed]) -> list[list[TrialResult]]:
+        """Return the failures that nothing explains yet, by how far they came."""
+        places: dict[str, list[TrialResult]] = {}
+        for failed in self._failed.values():
+            for result in failed:
+                if not _explained(result, found):
+                    places.setdefault(result.start_phase or _LOAD, []).append(result)
+        return [places[place] for place in sorted(places)]
+
+    def _candidates(self, failed: Sequence[TrialResult]) -> list[Item]:
+        """Return the values in some of these failures that never worked, the most frequent first.
+
+        The order of the trials decides nothing.
+        """
+        items = {_typed(item): item for result in failed for item in result.config.items()}
+        frequent = Counter(_typed(item) for result in failed for item in result.config.items())
+        suspects = (typed for typed in frequent if typed not in self._worked)
+        return [items[typed] for typed in sorted(suspects, key=lambda t: (-frequent[t], repr(t)))]
 
     def _suspects(self, failed: Sequence[TrialResult], baseline: Config | None) -> list[Item]:
         """Return what is in all failures and in no success, if it may be blamed for them."""
@@ -147,6 +190,10 @@ class FaultRecord:
             where=" or ".join(places),
             together=tuple(others),
         )
+
+
+def _explained(result: TrialResult, found: Sequence[Closed]) -> bool:
+    return any(closed.closes(result.config) for closed in found)
 
 
 def _typed(item: Item) -> tuple[type, Item]:

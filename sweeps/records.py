@@ -48,6 +48,8 @@ class RequestRecord:
     """The tokens, where their ids were asked for and told."""
     prompt_ids: tuple[int, ...] = field(default=(), repr=False)
     """The prompt's, likewise."""
+    deviation_tokens: int = 0
+    """The most by which its own token counts disagreed; negative where one was too low."""
 
     @property
     def due_s(self) -> float:

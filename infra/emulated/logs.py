@@ -4,6 +4,7 @@ import logging
 import logging.config
 import os
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -13,6 +14,8 @@ from infra.emulated.versions import Manners, RateFormula
 SERVER = logging.getLogger("infra.emulated.serving.server")
 RANK = logging.getLogger("infra.emulated.rank")
 """What the first scheduler process writes."""
+OTHER_RANKS = logging.getLogger("infra.emulated.other_ranks")
+"""What the others write; each line names its rank by `extra`."""
 
 _DATE = "%Y-%m-%d %H:%M:%S"
 
@@ -21,16 +24,18 @@ def log_config(level: str, *, ranks: bool) -> dict[str, object]:
     """Return the logging configuration; with several ranks, scheduler lines name theirs."""
     plain = {"format": "[%(asctime)s] %(message)s", "datefmt": _DATE}
     rank = {"format": f"[%(asctime)s{' TP0' if ranks else ''}] %(message)s", "datefmt": _DATE}
+    other = {"format": "[%(asctime)s TP%(rank)d] %(message)s", "datefmt": _DATE}
     web = {"()": "uvicorn.logging.DefaultFormatter", "datefmt": _DATE, "use_colors": False}
     access = {**web, "()": "uvicorn.logging.AccessFormatter"}
     web["fmt"] = "[%(asctime)s] %(levelprefix)s %(message)s"
     access["fmt"] = (
         '[%(asctime)s] %(levelprefix)s %(client_addr)s - "%(request_line)s" %(status_code)s'
     )
-    formats = {"plain": plain, "rank": rank, "web": web, "access": access}
+    formats = {"plain": plain, "rank": rank, "other": other, "web": web, "access": access}
     loggers = {
         SERVER.name: "plain",
         RANK.name: "rank",
+        OTHER_RANKS.name: "other",
         "uvicorn": "web",
         "uvicorn.access": "access",
     }
@@ -51,6 +56,15 @@ def log_config(level: str, *, ranks: bool) -> dict[str, object]:
 def configure(level: str, *, ranks: bool) -> None:
     """Send all lines to standard error."""
     logging.config.dictConfig(log_config(level, ranks=ranks))
+
+
+def tell_of_each(line: str, ranks: Iterable[int]) -> None:
+    """Write what each of some ranks says of its own start, in the order in which they are given."""
+    for rank in ranks:
+        if rank == 0:
+            RANK.info(line)
+        else:
+            OTHER_RANKS.info(line, extra={"rank": rank})
 
 
 @dataclass(frozen=True, slots=True)

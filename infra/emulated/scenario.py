@@ -71,6 +71,8 @@ class StartWorld:
     """Host seconds of a phase, instead of what the truth says."""
     slow_factor: float = 1.0
     hang_in: StartPhase | None = None
+    hang_rank: int | None = None
+    """The only rank that hangs: the others come to the end of that phase, and wait there for it."""
     die_in: StartPhase | None = None
     only_with: str = ""
     """`NAME=VALUE` of a variable: the start hangs or dies only where its environment has it."""

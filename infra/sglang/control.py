@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import time
 import urllib.error
 import urllib.request
@@ -9,6 +10,9 @@ from collections.abc import Mapping
 
 _LONGEST_ANSWER_BYTES = 16 << 20
 _FLUSH_LOOK_S = 0.1
+_COUNTER = re.compile(
+    r"^sglang:(\w+_total)(?:\{[^\n]*\})? (\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\b", re.MULTILINE
+)
 
 
 class ControlError(Exception):
@@ -41,15 +45,30 @@ class ServerControl:
             raise ControlError("/server_info is no object")
         return data
 
-    def flush(self) -> None:
-        """Empty the prefix cache and the n-gram trie, and see that it happened.
+    def counters(self) -> dict[str, float]:
+        """Return the server's counters by their names without prefix; none where it exports none.
 
-        A flush resets the server's accept length as well, so that a value after it is the proof
-        against it. Raises ControlError if it was refused or had no effect.
+        What has several labels, such as ranks, is added up.
+        """
+        try:
+            page = self._ask("GET", "/metrics").decode("utf-8", "replace")
+        except ControlError:
+            return {}
+        found: dict[str, float] = {}
+        for name, value in _COUNTER.findall(page):
+            found[name] = found.get(name, 0.0) + float(value)
+        return found
+
+    def flush(self) -> str:
+        """Empty the prefix cache and the n-gram trie; return why that is not proved, if so.
+
+        Raises ControlError if it was refused.
         """
         self._flush_when_idle()
-        if (length := lifetime_accept_length(self.info())) is not None:
-            raise ControlError(f"/flush_cache left an accept length of {length:g} behind")
+        try:
+            return unproved_flush(self.info())
+        except ControlError as error:
+            return f"the server tells nothing of itself: {error}"
 
     def _flush_when_idle(self) -> None:
         """Ask again while it is refused: a stream that was cut off takes a moment to end there."""
@@ -96,6 +115,15 @@ class ServerControl:
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Never through a proxy: the server is on the loopback."""
+
+
+def unproved_flush(info: Mapping[str, object]) -> str:
+    """Say why what a server tells of itself after a flush does not prove it; empty if it does.
+
+    A flush resets the accept length of most servers as well: one that is there proves nothing.
+    """
+    length = lifetime_accept_length(info)
+    return "" if length is None else f"the server still tells an accept length of {length:.3g}"
 
 
 def lifetime_accept_length(info: Mapping[str, object]) -> float | None:

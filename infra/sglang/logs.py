@@ -9,6 +9,8 @@ from sweeps.results import Outcome
 
 _MOST_TOLD = 300
 _ACCEPT_LENGTH = re.compile(r"Decode batch.*accept len: ([\d.]+)")
+_THROUGHPUT = re.compile(r"Decode batch.*gen throughput \(token/s\): ([\d.]+)")
+_DATA_PARALLEL = re.compile(r"^\[[^\]]*\bDP\d")
 # All settings in one line: it holds every word and says nothing of a fault.
 _SETTINGS = re.compile(r"^.*server_args=.*$", re.MULTILINE)
 # A warning at import about a model that nobody asked for.
@@ -71,3 +73,10 @@ def _moment(text: str, told: Moment | None) -> Moment:
 def accept_lengths(lines: Iterable[str]) -> list[float]:
     """Return the accept length of each decode line, as the server counted it."""
     return [float(m.group(1)) for line in lines if (m := _ACCEPT_LENGTH.search(line))]
+
+
+def decode_rates(lines: Iterable[str]) -> list[float]:
+    """Return tok/s of each decode line; none of several data-parallel ranks, each with its own."""
+    found = [(line, m) for line in lines if (m := _THROUGHPUT.search(line))]
+    several = any(_DATA_PARALLEL.match(line) for line, _ in found)
+    return [] if several else [float(m.group(1)) for _, m in found]

@@ -2,18 +2,21 @@
 
 import asyncio
 import gc
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from infra.clock import Clock
 from orchestrator.load_client.arrivals import Arrivals
-from orchestrator.load_client.flight import Flight, Order
+from orchestrator.load_client.flight import CANNOT_CONNECT, Flight, Order
 from orchestrator.load_client.health import HealthMeter
 from orchestrator.load_client.progress import ProgressMeter
-from orchestrator.load_client.seam import ClientHealth, PassProgress, Sampling
+from orchestrator.load_client.seam import ClientHealth, PassProgress, ProbeAnswer, Sampling
+from orchestrator.load_client.tally import NO_COUNTS
 from sweeps.prompts import Prompt
-from sweeps.records import EndReason, PassRecord
+from sweeps.records import EndReason, PassRecord, RequestRecord
 
+_UNSPOKEN = re.compile(rf"HTTP (?:400|404|405|422|501)\b|{re.escape(NO_COUNTS)}")
 _PROGRESS_WALL_S = 0.25
 _PROBE_TOKENS = 4
 PROBE = Prompt.of("Hello")
@@ -61,7 +64,7 @@ class StreamingClient:
         self._last_health = health = meter.health(several)
         return running.record(health.lag_p99_s)
 
-    def probe(self, url: str, dialect: str, deadline_s: float) -> bool:
+    def probe(self, url: str, dialect: str, deadline_s: float) -> ProbeAnswer:
         """Tell whether the server generates a token in time."""
         sampling = Sampling(max_tokens=_PROBE_TOKENS, ignore_eos=True)
         order = Order.of(url, dialect, sampling, deadline_s)
@@ -70,8 +73,7 @@ class StreamingClient:
             runner.run(
                 running.run(deadline_s, HealthMeter(self._clock), lambda _: None, lambda: False)
             )
-        requests = running.record().requests
-        return any(r.end is EndReason.FINISHED and r.output_tokens for r in requests)
+        return _probed(running.record().requests)
 
 
 class _Pass:
@@ -129,7 +131,7 @@ class _Pass:
                 for worker in done:
                     worker.result()
                 self._catch_up()
-                on_progress(self._meter.progress(self._flights, self._clock.now_s() - started_s))
+                on_progress(self._meter.progress(self._flights, started_s, self._clock.now_s()))
                 if pending and should_stop():
                     self._stop(EndReason.CANCELLED)
         finally:
@@ -207,6 +209,18 @@ class _Pass:
             self._halt.set()
             for flight in self._flights:
                 flight.stop(reason)
+
+
+def _probed(requests: Sequence[RequestRecord]) -> ProbeAnswer:
+    for request in requests:
+        if request.end is EndReason.FINISHED:
+            return ProbeAnswer()
+        if request.end is EndReason.BROKEN:
+            unspoken = _UNSPOKEN.match(request.detail) is not None
+            answered = not request.detail.startswith(CANNOT_CONNECT)
+            return ProbeAnswer(request.detail, answered, unspoken)
+        return ProbeAnswer(request.detail or "nothing came in time", answered=False)
+    return ProbeAnswer("nothing was asked", answered=False)
 
 
 @contextmanager

@@ -14,6 +14,9 @@ from sweeps.blocks import Curve
 from sweeps.prompts import Prompt
 from sweeps.records import EndReason, RequestRecord
 
+CANNOT_CONNECT = "cannot connect"
+"""What the detail of a request begins with that found nobody there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -89,7 +92,7 @@ class Flight:
         host, port = target.host, target.port
         connecting = loop.create_task(loop.create_connection(lambda: post, host, port))
         connecting.add_done_callback(self._on_connected)
-        watch = loop.create_task(self._watch_silence(post))
+        watch = loop.create_task(self._watch_silence())
         try:
             await self._over.wait()
         finally:
@@ -137,6 +140,7 @@ class Flight:
             prompt_key=self._prompt.key,
             output_ids=tuple(tally.output_ids),
             prompt_ids=tuple(tally.prompt_ids),
+            deviation_tokens=tally.deviation_tokens,
         )
 
     def _curve(self, counts: Sequence[int]) -> Curve:
@@ -165,18 +169,23 @@ class Flight:
     def _on_connected(self, connecting: "asyncio.Task[object]") -> None:
         error = None if connecting.cancelled() else connecting.exception()
         if error is not None:
-            self._finish(self._clock.now_s(), EndReason.BROKEN, f"cannot connect: {error}")
+            self._finish(self._clock.now_s(), EndReason.BROKEN, f"{CANNOT_CONNECT}: {error}")
 
-    async def _watch_silence(self, post: StreamedPost) -> None:
+    async def _watch_silence(self) -> None:
+        """End the request once it has brought nothing for too long; other bytes do not count."""
         while True:
             now_s = self._clock.now_s()
-            heard_s = self._begun_s if post.last_byte_s is None else post.last_byte_s
-            left_s = heard_s + self._order.silence_s - now_s
-            if left_s <= 0:
+            if self._silent_at_s() <= now_s:
                 self.catch_up()
-                self._finish(now_s, EndReason.SILENT, f"no byte for {self._order.silence_s:g} s")
+            if self._silent_at_s() <= now_s:
+                silence = f"nothing for {self._order.silence_s:g} s"
+                self._finish(now_s, EndReason.SILENT, silence)
                 return
-            await asyncio.sleep(self._clock.real_s(left_s))
+            await asyncio.sleep(self._clock.real_s(self._silent_at_s() - now_s))
+
+    def _silent_at_s(self) -> float:
+        heard_s = self._begun_s if self.tally.heard_s is None else self.tally.heard_s
+        return heard_s + self._order.silence_s
 
     def _finish(self, now_s: float, end: EndReason, detail: str) -> None:
         if self.over:

@@ -70,7 +70,6 @@ class StreamedPost(asyncio.Protocol):
         stagger: int = 0,
     ) -> None:
         self.sent_s: float | None = None
-        self.last_byte_s: float | None = None
         self._request = request
         self._now_s = clock.now_s
         self._on_reads = on_reads
@@ -112,8 +111,7 @@ class StreamedPost(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Time a read, and take it apart with those before it once they are enough."""
-        self.last_byte_s = now_s = self._now_s()
-        self._times_s.append(now_s)
+        self._times_s.append(self._now_s())
         self._reads.append(data)
         if len(self._reads) >= self._patience_reads or data.endswith(_ENDINGS):
             self.catch_up()

@@ -39,17 +39,19 @@ class ProgressMeter:
         self._decode_per_s: list[float] = []
         self._chunks_per_s: list[float] = []
 
-    def progress(self, flights: Sequence[Flying], elapsed_s: float) -> PassProgress:
-        """Return the state of the pass after `elapsed_s` of the host's seconds."""
+    def progress(self, flights: Sequence[Flying], started_s: float, now_s: float) -> PassProgress:
+        """Return the state of a pass that began at `started_s`, by the host's clock."""
         self._add_blocks(flights)
         return PassProgress(
-            elapsed_s=elapsed_s,
+            elapsed_s=now_s - started_s,
             output_tokens=sum(flight.tally.output_tokens for flight in flights),
             decode_blocks_per_s=tuple(self._decode_per_s),
             chunk_blocks_per_s=tuple(self._chunks_per_s),
             running_streams=sum(flight.end is None for flight in flights),
             finished_requests=sum(flight.end is EndReason.FINISHED for flight in flights),
             accept_length=_accept_length([flight.tally for flight in flights]),
+            silent_requests=sum(flight.end is EndReason.SILENT for flight in flights),
+            quiet_s=_quiet_s(flights, now_s),
         )
 
     def _add_blocks(self, flights: Sequence[Flying]) -> None:
@@ -62,6 +64,15 @@ class ProgressMeter:
             rates = block_rates(chunks, windows, BLOCK_S, new)
             self._decode_per_s += block_rates(curves, windows, BLOCK_S, new)
             self._chunks_per_s += [rate / self._concurrency for rate in rates]
+
+
+def _quiet_s(flights: Sequence[Flying], now_s: float) -> float:
+    """Return the time since the newest token, or since the oldest request that waits for one."""
+    sent_s = [flight.curve().sent_s for flight in flights if flight.end is None]
+    if not sent_s:
+        return 0.0
+    heard_s = [flight.tally.times_s[-1] for flight in flights if flight.tally.times_s]
+    return max(0.0, now_s - max(min(sent_s), *heard_s, 0.0))
 
 
 def _accept_length(tallies: Sequence[Tally]) -> float | None:

@@ -42,6 +42,25 @@ class PassProgress:
     finished_requests: int
     accept_length: float | None = None
     """Tokens per verify step over the finished requests; None while none has told its steps."""
+    silent_requests: int = 0
+    """Requests that were given up because nothing came."""
+    quiet_s: float = 0.0
+    """How long no running stream has brought a token; 0 while none runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAnswer:
+    """What came of a request for a few tokens; true where it brought them, and counted."""
+
+    why: str = ""
+    """Why none did; empty where they came."""
+    answered: bool = True
+    """The server answered: it was not too late, and somebody was there."""
+    unspoken: bool = False
+    """The server does not speak the dialect, or does not count in it: another one may do."""
+
+    def __bool__(self) -> bool:
+        return not self.why
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +119,6 @@ class LoadClient(Protocol):
         """
         ...
 
-    def probe(self, url: str, dialect: str, deadline_s: float) -> bool:
+    def probe(self, url: str, dialect: str, deadline_s: float) -> ProbeAnswer:
         """Tell whether the server generates a token within `deadline_s` of the host's seconds."""
         ...

@@ -5,6 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 
+from sweeps.token_accounts import MISCOUNT, tolerated_tokens
+
+NO_COUNTS = "text came without a token count: no continuous usage"
+
+_END_TOKENS = 1
+"""A token that ends the text has none of its own."""
+
 
 @dataclass(slots=True)
 class Tally:
@@ -20,6 +27,8 @@ class Tally:
     times_s: "array[float]" = field(default_factory=lambda: array("d"))
     tokens: "array[int]" = field(default_factory=lambda: array("q"))
     chunks: "array[int]" = field(default_factory=lambda: array("q"))
+    heard_s: float | None = None
+    """When text or a higher count came last."""
     output_tokens: int = 0
     """The server's last count."""
     chunk_count: int = 0
@@ -31,20 +40,39 @@ class Tally:
     cached_tokens: int | None = None
     verify_steps: int | None = None
     queue_s: float | None = None
+    deviation_tokens: int = 0
+    """The most by which a count was off; negative for one that was too low."""
+    uncounted_chunks: int = 0
+    """Chunks of text without a count."""
+    text_chunks: int = 0
+    most_rise: int = 0
+    """The most tokens that one chunk after the first has brought."""
     keeps_ids: bool = False
     """Ids that come with every chunk are wanted."""
     output_ids: list[int] = field(default_factory=list)
     prompt_ids: list[int] = field(default_factory=list)
 
-    def count(self, total_tokens: int) -> None:
-        """Take the server's cumulative count. One that falls, or exceeds the limit, is a fault."""
+    def count(self, total_tokens: int, *, textless: bool = False) -> None:
+        """Take the server's cumulative count; `textless` where it came without new text.
+
+        A count that falls, exceeds the limit, or rises without text faster than tokens came before
+        is off: by little it is noted, by more it is a fault. A lower one changes nothing.
+        """
         if total_tokens <= self.output_tokens:
             if total_tokens < self.output_tokens:
-                self.fail(f"the token count fell from {self.output_tokens} to {total_tokens}")
+                told = f"the count fell from {self.output_tokens} to {total_tokens}"
+                self._deviate(total_tokens - self.output_tokens, told)
             return
         if self.most_tokens is not None and total_tokens > self.most_tokens:
-            self.fail(f"{total_tokens} tokens were counted of at most {self.most_tokens}")
+            told = f"{total_tokens} tokens were counted of at most {self.most_tokens}"
+            self._deviate(total_tokens - self.most_tokens, told, self.most_tokens)
+        rise = total_tokens - self.output_tokens
+        if textless and not self.uncounted_chunks:
+            self._check_rise(rise)
+        if self.fault:
             return
+        if self.tokens:  # the first holds what the prefill took
+            self.most_rise = max(self.most_rise, rise)
         chunk_count = self.chunk_count + 1
         if self.times_s and self.times_s[-1] == self.now_s:
             self.tokens[-1], self.chunks[-1] = total_tokens, chunk_count
@@ -53,6 +81,31 @@ class Tally:
             self.times_s.append(self.now_s)
             self.chunks.append(chunk_count)
         self.output_tokens, self.chunk_count = total_tokens, chunk_count
+        self.heard_s = self.now_s
+
+    def compare(self, count_tokens: int, what: str) -> None:
+        """Hold another count of the whole answer against the last."""
+        told = f"{what} {count_tokens}, with {self.output_tokens} tokens counted"
+        self._deviate(count_tokens - self.output_tokens, told)
+
+    def _check_rise(self, rise: int) -> None:
+        """Hold tokens without text against a step of this stream and against its pace."""
+        told = f"usage counts {self.output_tokens + rise} tokens, but {rise} came without a text"
+        step = max(_END_TOKENS, self.most_rise)
+        self._deviate(max(0, rise - step - int(self._expected_tokens())), told)
+
+    def _expected_tokens(self) -> float:
+        """Return what the pace so far makes of the time since the last arrival."""
+        if len(self.times_s) < 2:
+            return 0.0
+        pace_per_s = (self.tokens[-1] - self.tokens[0]) / (self.times_s[-1] - self.times_s[0])
+        return pace_per_s * (self.now_s - self.times_s[-1])
+
+    def _deviate(self, tokens: int, told: str, of_tokens: int = 0) -> None:
+        if abs(tokens) > abs(self.deviation_tokens):
+            self.deviation_tokens = tokens
+        if abs(tokens) > tolerated_tokens(max(of_tokens, self.output_tokens)):
+            self.fail(f"{MISCOUNT}: {told}")
 
     def count_each(self, times_s: Sequence[float], totals: Sequence[int]) -> None:
         """Take rising counts with their times, each a chunk, as one `count` for each would."""
@@ -80,6 +133,11 @@ class Tally:
         """Take the end mark of the stream."""
         if not self.finish_reason:
             self.fail("the stream ended without a finish reason")
+        elif self.uncounted_chunks > self.text_chunks / 2:
+            self.fail(NO_COUNTS)
         elif not self.tokens:
             self.fail("the stream ended without a token")
+        elif (over := self.text_chunks - self.output_tokens) > 0:
+            told = f"{self.text_chunks} chunks of text came for {self.output_tokens} tokens"
+            self._deviate(-over, told)
         self.done = True

@@ -16,13 +16,15 @@ from infra.clock import ScaledClock
 from infra.emulated.drafting.drafter import Drafter, make_drafter
 from infra.emulated.settings import make_settings
 from infra.emulated.truth import TRUTHS
+from infra.sglang.control import ServerControl
 from infra.sglang.flags import FLAGS
-from infra.sglang.logs import accept_lengths
+from infra.sglang.logs import accept_lengths, decode_rates
 from infra.sglang_cpu.build import build
 from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
 from orchestrator.load_client.client import StreamingClient
 from orchestrator.load_client.dialects import DIALECTS
 from sweeps.replay.streams import Stream
+from sweeps.token_accounts import TOKENS_COUNTER, Account, ServerCounts, account_of
 from sweeps.values import Value
 from tests.contracts import passes
 from tests.contracts.fidelity.differences import Difference, compare, known_differences
@@ -36,6 +38,7 @@ from tests.contracts.fidelity.servers import (
     NGRAM_SERVER,
     PLAIN_SERVER,
     ROOT,
+    TIME_SCALE,
     emulated_server,
     real_server,
     wait_ready,
@@ -317,6 +320,23 @@ def test_the_clients_figures_are_those_of_the_real_servers_counters(
     assert sum(r.verify_steps or 0 for r in seen) == verifies
     tpot_s = sum(r.decode_s for r in seen) / sum(r.decode_tokens for r in seen)
     assert tpot_s == pytest.approx(itl_s / gaps, rel=0.05)  # 0.008 where nothing else runs
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_counts_of_a_sound_server_do_not_contradict_each_other(
+    peer: Peer, dialect: str
+) -> None:
+    """Nothing may be told of either: what is tolerated is no more than what they do."""
+    url, before = f"http://127.0.0.1:{peer.port}", len(peer.log_path.read_text())
+    control = ServerControl(url)
+    counted = control.counters()
+    client = StreamingClient(ScaledClock(1.0 if peer.name == "real" else TIME_SCALE))
+    record = passes.run(client, url, dialect, prompts=8, concurrency=2, max_tokens=64)
+    rose = {n: count - counted.get(n, 0.0) for n, count in control.counters().items()}
+    assert rose[TOKENS_COUNTER] == sum(r.output_tokens for r in record.requests)
+    lines = peer.log_path.read_text()[before:].splitlines()
+    theirs = ServerCounts(rose, decode_rates(lines))
+    assert account_of(record, DRAFT_TOKENS, theirs) == Account()
 
 
 def test_one_reader_reads_both_logs(peer: Peer) -> None:

@@ -1,6 +1,7 @@
 """What a stream may do wrong, and what a load client makes of it; with both dialects."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -26,7 +27,7 @@ DETAILS = {
     Fault.NO_FINISH: "without a finish reason",
     Fault.NO_DONE: "without its end mark",
     Fault.CUT: "closed in the middle",
-    Fault.FALLS: "fell from 6 to 5",
+    Fault.FALLS: "fell from 6 to 3",
     Fault.SURPLUS: "1006 tokens were counted of at most 11",
     Fault.NO_COUNT: "token",
     Fault.NAN: "NaN",
@@ -35,10 +36,17 @@ DETAILS = {
 }
 SILENT = {Fault.STALL: 6, Fault.FROZEN: 0}
 """Tokens that come before the silence."""
+OFF_TOKENS = {Fault.SURPLUS_ONE: 1, Fault.LOWER_END: -2}
+"""Streams whose counts disagree by so little that it is only noted."""
+CHAT_ONLY = {
+    Fault.STOPS_SHORT: "usage counts 25 tokens, but 12 came without a text",
+    Fault.LATE_COUNT: "no continuous usage",
+}
+"""The native API has the text and the count of an answer in each chunk."""
 
 
 def test_every_fault_is_in_a_table(api: str) -> None:
-    assert {Fault.NONE, *DETAILS, *SILENT} == set(Fault)
+    assert {Fault.NONE, *DETAILS, *SILENT, *OFF_TOKENS, *CHAT_ONLY} == set(Fault)
 
 
 @pytest.mark.parametrize("fault", DETAILS)
@@ -52,6 +60,37 @@ def test_a_fault_breaks_its_request_and_no_other(fault: Fault, api: str) -> None
     assert DETAILS[fault] in record.requests[1].detail
     assert record.broken == (record.requests[1],)
     assert record.requests[1].output_tokens <= 11
+
+
+@pytest.mark.parametrize("fault", OFF_TOKENS)
+def test_a_small_deviation_of_a_count_is_noted_and_breaks_nothing(fault: Fault, api: str) -> None:
+    with stream_server(_second(fault)) as server:
+        client = StreamingClient(ScaledClock())
+        record = run(client, server, api, prompts=3, max_tokens=11)
+    assert [r.end for r in record.requests] == [EndReason.FINISHED] * 3
+    assert [r.deviation_tokens for r in record.requests] == [0, OFF_TOKENS[fault], 0]
+    assert record.requests[1].output_tokens == 11 + max(0, OFF_TOKENS[fault])
+
+
+@pytest.mark.parametrize("fault", CHAT_ONLY)
+def test_counts_that_no_text_bears_out_break_a_chat(fault: Fault, api: str) -> None:
+    chunks = Script(chunks=(1,) + (3,) * 8, gap_s=0.01)
+    with stream_server(lambda number: replace(chunks, fault=fault if number else Fault.NONE)) as s:
+        record = run(StreamingClient(ScaledClock()), s, api, prompts=2, max_tokens=25)
+    sound, off = record.requests
+    assert (sound.end, sound.deviation_tokens) == (EndReason.FINISHED, 0)
+    assert off.end is (EndReason.BROKEN if api == "chat" else EndReason.FINISHED)
+    assert (CHAT_ONLY[fault] in off.detail) == (api == "chat")
+
+
+def test_tokens_without_text_are_borne_out_by_the_time_that_they_took(api: str) -> None:
+    """A parser may hold the end of an answer back; its tokens took their time all the same."""
+    script = Script(chunks=(1,) * 40, gap_s=0.01, fault=Fault.STOPS_SHORT, late_end=True)
+    with stream_server(lambda _: script) as server:
+        record = run(StreamingClient(ScaledClock()), server, api, max_tokens=40)
+    (request,) = record.requests
+    assert request.end is EndReason.FINISHED, request.detail
+    assert request.output_tokens == 40
 
 
 @pytest.mark.parametrize("fault", SILENT)

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -26,7 +27,11 @@ class Fault(StrEnum):
     NO_BODY = "no body"
     NO_TOKEN = "no token"
     FALLS = "falls"
-    SURPLUS = "more tokens than asked for"
+    SURPLUS = "many more tokens than asked for"
+    SURPLUS_ONE = "one token more than asked for"
+    LOWER_END = "a last count that is two lower"
+    STOPS_SHORT = "chunks for 60 % of the tokens that the usage tells"
+    LATE_COUNT = "a count at the end alone"
     NO_COUNT = "no count"
     NAN = "nan"
     ABORT = "abort"
@@ -49,6 +54,29 @@ class Script:
     verify: bool = True
     cached: int | None = None
     whole: bool | None = None
+    late_end: bool = False
+    """The end of the stream takes the time of the chunks that do not come."""
+
+    @property
+    def streamed(self) -> tuple[int, ...]:
+        """Return the chunks that do come."""
+        if self.fault is Fault.NO_TOKEN:
+            return ()
+        short = self.fault is Fault.STOPS_SHORT
+        return self.chunks[: round(0.6 * len(self.chunks))] if short else self.chunks
+
+    @property
+    def told_tokens(self) -> int:
+        """Return what the end of the stream says that there were."""
+        if self.fault is Fault.NO_TOKEN:
+            return 0
+        off = {Fault.SURPLUS_ONE: 1, Fault.LOWER_END: -2}
+        return sum(self.chunks) + off.get(self.fault, 0)
+
+    @property
+    def verify_steps(self) -> int:
+        """Return the steps after the prefill: one for each chunk but the first."""
+        return len(self.streamed) - 1
 
 
 @dataclass(slots=True)
@@ -56,6 +84,8 @@ class StreamServer:
     """The server's own account of what it did; `sent` has (monotonic s, tokens) per request."""
 
     script: Callable[[int], Script]
+    page: Callable[[str], Awaitable[bytes | None]] | None = None
+    """Answers other requests than for tokens, by their path; None hangs up."""
     url: str = ""
     bodies: list[dict[str, object]] = field(default_factory=list)
     sent: list[list[tuple[float, int]]] = field(default_factory=list)
@@ -75,9 +105,14 @@ class StreamServer:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        length = int(head.lower().split("content-length:")[1].split("\r\n")[0])
+        length = next(iter(_LENGTH.findall(head)), "0")
+        body, path = await reader.readexactly(int(length)), head.split()[1]
+        if self.page is not None and path not in _TOKEN_PATHS:
+            writer.write(await self.page(path) or b"")
+            await writer.drain()
+            return
         number = len(self.bodies)
-        self.bodies.append(json.loads(await reader.readexactly(length)))
+        self.bodies.append(json.loads(body))
         log: list[tuple[float, int]] = []
         self.sent.append(log)
         script = self.script(number)
@@ -90,24 +125,35 @@ class StreamServer:
             await gone
             return
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        shape = _chat if "/v1/chat" in head else _generate
+        shape = _chat if path == _CHAT else _generate
         for total, event in shape(script):
-            if total and script.gap_s:
+            if (total or event == _PAUSE) and script.gap_s:
                 await asyncio.wait({gone}, timeout=script.gap_s)
             if event is None:  # stall until the client goes
                 await gone
             if gone.done() or event is None:
                 return
-            data = b"data: " + event + b"\n\n"
-            writer.write(b"%x\r\n%s\r\n" % (len(data), data))
-            await writer.drain()
-            if total:
-                log.append((time.monotonic(), total))
+            if event != _PAUSE:
+                await self._send(writer, event, log, total)
         if script.fault is not Fault.CUT:
             writer.write(b"0\r\n\r\n")
             await writer.drain()
 
+    async def _send(
+        self, writer: asyncio.StreamWriter, event: bytes, log: list[tuple[float, int]], total: int
+    ) -> None:
+        data = b"data: " + event + b"\n\n"
+        writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+        await writer.drain()
+        if total:
+            log.append((time.monotonic(), total))
 
+
+_PAUSE = b""
+"""An event that does not come, in the time of a chunk."""
+_CHAT = "/v1/chat/completions"
+_TOKEN_PATHS = (_CHAT, "/generate")
+_LENGTH = re.compile(r"(?i)content-length: *(\d+)")
 _WHOLE_ANSWERS = {
     Fault.HANGS_UP: b"",
     Fault.REFUSED: b"HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\nqueue ful",
@@ -133,20 +179,24 @@ def _faulty(script: Script, chunk: Callable[[int, str], bytes], finish: list[byt
     middle: dict[Fault, Callable[[], bytes | None]] = {
         Fault.ERROR_EVENT: lambda: _dump({"error": error}),
         Fault.ERROR_OBJECT: lambda: _dump(error),
-        Fault.FALLS: lambda: chunk(total - 1, "y"),
+        Fault.FALLS: lambda: chunk(total - 3, "y"),
         Fault.SURPLUS: lambda: chunk(total + 1_000, "y"),
         Fault.GARBAGE: lambda: b"{not json",
         Fault.STALL: lambda: None,
     }
     if fault is Fault.ERROR_FIRST:
         yield 0, _dump({"error": error})
-    for i, tokens in enumerate(() if fault is Fault.NO_TOKEN else script.chunks):
+    for i, tokens in enumerate(script.streamed):
         total += tokens
-        yield total, chunk(total, "x" * tokens)
+        last = i == len(script.streamed) - 1
+        told = total + (last and fault is Fault.SURPLUS_ONE)
+        yield total, chunk(told, "x" * tokens)
         if i == half and fault in middle:
             yield 0, middle[fault]()
         if i == half and fault is Fault.CUT:
             return
+    if script.late_end:
+        yield from [(0, _PAUSE)] * (len(script.chunks) - len(script.streamed))
     if fault is not Fault.NO_FINISH:
         yield from ((0, event) for event in finish)
     if fault is not Fault.NO_DONE:
@@ -156,13 +206,14 @@ def _faulty(script: Script, chunk: Callable[[int, str], bytes], finish: list[byt
 def _chat(script: Script) -> Events:
     def chunk(total: int, text: str) -> bytes:
         text = "x" * (total - len(text)) + text if script.whole else text
-        usage = None if script.fault is Fault.NO_COUNT else _usage(total, script)
+        counts = script.fault not in (Fault.NO_COUNT, Fault.LATE_COUNT)
+        usage = _usage(total, script) if counts else None
         return _dump({"choices": [_choice({"content": text})], "usage": usage})
 
-    total = 0 if script.fault is Fault.NO_TOKEN else sum(script.chunks)
+    total = script.told_tokens
     finish = [_dump({"choices": [_choice({}, *_REASONS.get(script.fault, ("length", None)))]})]
     if script.verify:
-        details = {"spec_tokens_details": {"spec_verify_ct": len(script.chunks) - 1}}
+        details = {"spec_tokens_details": {"spec_verify_ct": script.verify_steps}}
         finish.append(_dump({"choices": [], "usage": None, "sglext": details}))
     finish.append(_dump({"choices": [], "usage": _usage(total, script)}))
     if script.fault is not Fault.EMPTY:
@@ -178,12 +229,12 @@ def _generate(script: Script) -> Events:
             del meta["completion_tokens"]
         return _dump({"text": text, "meta_info": meta})
 
-    total = 0 if script.fault is Fault.NO_TOKEN else sum(script.chunks)
+    total = script.told_tokens
     kind, matched = _REASONS.get(script.fault, ("length", None))
     last = _meta(total, script)
     last["finish_reason"] = {"type": kind, "length": total, "matched": matched}
     if script.verify:
-        last["spec_verify_ct"] = len(script.chunks) - 1
+        last["spec_verify_ct"] = script.verify_steps
     text = "" if script.whole is False else "x" * total
     yield from _faulty(script, chunk, [_dump({"text": text, "meta_info": last})])
 

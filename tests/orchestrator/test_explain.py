@@ -14,7 +14,7 @@ from orchestrator.cli import app
 from orchestrator.explain import evidence_of, read_requests
 from orchestrator.files import write_json
 from orchestrator.job import OUTPUTS_FILE, Purpose, StopOrder, TrialJob, TrialProgress
-from orchestrator.load_client.seam import LoadClient, Sampling
+from orchestrator.load_client.seam import LoadClient, ProbeAnswer, Sampling
 from orchestrator.simulation import simulated_tools
 from orchestrator.state import State
 from orchestrator.trial import run_trial
@@ -75,7 +75,7 @@ class Keeping:
         self.last_health = None
         self.outputs = Outputs({})
 
-    def probe(self, url: str, dialect: str, deadline_s: float) -> bool:
+    def probe(self, url: str, dialect: str, deadline_s: float) -> ProbeAnswer:
         return self._client.probe(url, dialect, deadline_s)
 
     def run_pass(

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from infra.sglang.quoting import last_lines
 from infra.sglang.start_log import StartPhase
 from orchestrator.simulation import simulated_tools
 from orchestrator.starting import (
@@ -73,11 +74,26 @@ def test_a_silent_phase_is_hung_at_its_deadline_by_name(tmp_path: Path, phase: S
         waited_s = start.attendant.waited_in_s(phase)
     assert (failure.outcome, failure.phase) == (Outcome.HUNG, phase)
     assert failure.reason.startswith(f"hung in {phase.value}: nothing new in its log for 60 s")
-    assert failure.reason.endswith(f"last line: {lines[-1]}")
+    assert failure.reason.endswith(last_lines(lines)[-1])
+    assert " | ".join(last_lines(lines)) in failure.reason
     assert failure.signature == f"hung_{phase.name.lower()}"
     assert not failure.retry
     # A look that saw it came at most one poll late, and one that judged it at the deadline.
     assert 60.0 - 2 * start.patience.poll_s <= waited_s
+
+
+def test_the_rank_that_fell_silent_is_named(tmp_path: Path) -> None:
+    """The process of one has its title already, and no line of it ever came."""
+    loads = [f"[2026-01-01 00:00:00 TP{rank}] Load weight begin." for rank in (0, 1, 2, 3)]
+    ends = [f"[2026-01-01 00:00:01 TP{rank}] Load weight end." for rank in (0, 1, 3)]
+    child = "os.execv('/bin/sleep', ['sglang::scheduler_TP4', '600'])"
+    then = f"import os\nif os.fork() == 0:\n    {child}\ntime.sleep(600)"
+    with scripted(tmp_path, _writes(*loads, *ends, then=then), QUIET) as start:
+        failure = _failure(start)
+    assert (
+        "TP2 and TP4 fell silent while 3 other ranks came to `Load weight end.`" in failure.reason
+    )
+    assert "TP2 said last: Load weight begin." in failure.reason
 
 
 def test_the_verdict_falls_at_the_deadline_and_not_a_poll_later(tmp_path: Path) -> None:
@@ -284,6 +300,19 @@ def test_an_emulated_server_that_dies_is_named_by_its_phase(tmp_path: Path, phas
         failure = _failure(start)
     assert (failure.outcome, failure.signature) == (Outcome.INFEASIBLE, "nccl_invalid_usage")
     assert failure.phase.name == phase.upper()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["distributed_init", "weights", "graphs"])
+def test_the_rank_of_an_emulated_server_that_hangs_alone_is_named(
+    tmp_path: Path, phase: str
+) -> None:
+    world = f'[start]\nhang_in = "{phase}"\nhang_rank = 3'
+    limits = Deadlines(start_s=1e6, phase_s=400.0)
+    with emulated(tmp_path, world, deadlines=limits) as start:
+        failure = _failure(start)
+    assert failure.outcome is Outcome.HUNG
+    assert "TP3 fell silent while 7 other ranks came to `" in failure.reason
 
 
 @pytest.mark.slow

@@ -126,6 +126,9 @@ def test_a_missing_program_is_a_fault_of_the_host(tmp_path: Path) -> None:
     [
         ('[start]\nhang_in = "weights"', Outcome.HUNG, "hung in weights"),
         ("[stream]\nstall_after_tokens = 20", Outcome.HUNG, "silent"),
+        ('[stream]\nusage = "wrong"', Outcome.FAILED, "tokens were counted of at most"),
+        ('[stream]\nusage = "falling"', Outcome.FAILED, "the count fell"),
+        ('[stream]\nusage = "final"', Outcome.MEASURED, ""),
         ("[processes]\nignore_sigterm = true", Outcome.MEASURED, ""),
     ],
 )

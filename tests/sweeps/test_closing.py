@@ -93,6 +93,46 @@ def test_faults_of_the_platform_and_other_signatures_blame_nothing() -> None:
     assert closed_values([BASELINE, *(replace(r, signature="") for r in THREE)]) == ()
 
 
+TWICE = [
+    *(failed(i, ngram(i, disable_custom_all_reduce=False), "capture_failed") for i in (2, 3)),
+    *(
+        failed(i, ngram(i, disable_custom_all_reduce=False), "hung_graphs", Outcome.HUNG)
+        for i in (4, 5)
+    ),
+]
+"""One value that fails at one place in two ways, twice each."""
+
+
+def test_a_value_that_fails_at_one_place_in_several_ways_is_closed() -> None:
+    fine = worked(1, ngram(8, disable_custom_all_reduce=ON))
+    assert closed_values([BASELINE, fine, *TWICE[:3]]) == ()
+    [closed] = closed_values([BASELINE, fine, *TWICE])
+    assert str(closed) == (
+        "disable_custom_all_reduce=off failed 4 of 4 at graph capture (capture_failed or"
+        " hung_graphs): closed for host local"
+    )
+    # Something else that failed there once stands in nobody's way.
+    stranger = failed(9, ngram(9, disable_custom_all_reduce=ON), "segfault")
+    assert closed_values([BASELINE, fine, stranger, *TWICE]) == (closed,)
+
+
+def test_failures_at_different_places_are_no_common_evidence() -> None:
+    fine = worked(1, ngram(8, disable_custom_all_reduce=ON))
+    spread = [replace(r, start_phase=p) for r, p in zip(TWICE, ("", "weights") * 2, strict=True)]
+    assert closed_values([BASELINE, fine, *spread]) == ()
+
+
+def test_what_a_closed_value_explains_blames_no_other() -> None:
+    """Each NCCL_PROTO=LL failed, but always beside a value that is closed already."""
+    fine = worked(1, ngram(8, disable_custom_all_reduce=ON))
+    beside = [
+        failed(20 + i, ngram(i, disable_custom_all_reduce=False, NCCL_PROTO="LL"), signature)
+        for i, signature in enumerate(("custom_all_reduce", "hung_graphs", "crashed", "segfault"))
+    ]
+    [closed] = closed_values([BASELINE, fine, *THREE, *beside])
+    assert closed.items == ((OFF, False),)
+
+
 def test_hangs_in_one_phase_are_one_fault() -> None:
     hangs = [replace(r, outcome=Outcome.HUNG, signature="") for r in THREE]
     [closed] = closed_values([BASELINE, *hangs])
@@ -143,9 +183,11 @@ def test_a_value_that_ever_worked_on_a_host_is_never_closed_there(
         known = _items(results, closed.host)
         assert not {(n, type(v), v) for n, v in closed.items} & known
         assert closed.count <= closed.tried
-        failures = [r for r in results if r.host == closed.host and fault_of(r) == closed.signature]
-        assert len({r.config.variant for r in failures}) >= 2
-        assert all(closed.closes(r.config) for r in failures)
+        faults = closed.signature.split(" or ")
+        failures = [r for r in results if r.host == closed.host and fault_of(r) in faults]
+        blamed = [r for r in failures if closed.closes(r.config)]
+        assert len({r.config.variant for r in blamed}) >= 2
+        assert closed.count <= len(blamed)
 
 
 @given(TRIALS)

@@ -16,7 +16,7 @@ from infra.emulated.cost import kv_room_tokens
 from infra.emulated.life.host_folder import GpuMemory, HostFolder
 from infra.emulated.life.phase_lines import GIB, Graphs, PhaseLines, cuda_out_of_memory
 from infra.emulated.life.ranks import Ranks
-from infra.emulated.logs import RANK, SERVER, die
+from infra.emulated.logs import RANK, SERVER, die, tell_of_each
 from infra.emulated.rules import communicator_fault, load_fault
 from infra.emulated.scenario import (
     OomMoment,
@@ -216,9 +216,9 @@ class Loader:
         self._spend(StartPhase.MEMORY_POOL, self.times.memory_pool_s)
         room = kv_room_tokens(self.launch.truth, self.launch.settings)
         kv_gib = self._static_gib - self.launch.truth.weights_gib
-        RANK.info(self._lines.kv_cache(room, kv_gib))
+        self._tell(self._lines.kv_cache(room, kv_gib), ends=StartPhase.MEMORY_POOL)
         self.memory.hold(int(self._static_gib * GIB))
-        RANK.info("Memory pool end. avail mem=%.2f GB", self.launch.free_gib)
+        self._tell(f"Memory pool end. avail mem={self.launch.free_gib:.2f} GB")
         if self.times.graph_sizes:
             self._capture_graphs()
         self._log_limits(room)
@@ -239,19 +239,20 @@ class Loader:
         return Graphs(sizes, settings.draft_tokens, max(0.0, used_gib), settings.speculates)
 
     def _make_communicators(self) -> None:
-        RANK.info(self._lines.init_begin())
+        self._tell(self._lines.init_begin())
         self._spend(StartPhase.DISTRIBUTED_INIT, self.times.distributed_init_s)
         if fault := communicator_fault(self.launch.settings):
             self._fail(fault)
         self.memory.hold(int(_CONTEXT_GIB * GIB))
-        RANK.info(self._lines.init_end(self.times.distributed_init_s, _CONTEXT_GIB))
+        ended = self._lines.init_end(self.times.distributed_init_s, _CONTEXT_GIB)
+        self._tell(ended, ends=StartPhase.DISTRIBUTED_INIT)
 
     def _load_weights(self) -> Launch:
         truth = self.launch.truth
         wanted_gib = truth.weights_gib
         taken = self.memory.take(int(wanted_gib * GIB))
         available_gib = taken.free_bytes / GIB
-        RANK.info("Load weight begin. avail mem=%.2f GB", available_gib)
+        self._tell(f"Load weight begin. avail mem={available_gib:.2f} GB")
         self._spend(StartPhase.WEIGHTS, self.times.weights_s, self._bar())
         if available_gib < wanted_gib or self._runs_out(OomMoment.WEIGHTS):
             message = cuda_out_of_memory(
@@ -265,13 +266,14 @@ class Loader:
         if self.folder is not None:
             self.folder.keep_weights(self.launch.model)
         free_gib = available_gib - wanted_gib
-        RANK.info(self._lines.weights_end(self.times.weights_s, free_gib, wanted_gib))
+        ended = self._lines.weights_end(self.times.weights_s, free_gib, wanted_gib)
+        self._tell(ended, ends=StartPhase.WEIGHTS)
         return self.launch.with_gpu_memory(available_gib)
 
     def _capture_graphs(self) -> None:
         free_gib, graphs = self.launch.free_gib, self._graphs
         for line in self._lines.graphs_begin(graphs, free_gib):
-            RANK.info(line)
+            self._tell(line)
         self._spend(StartPhase.GRAPHS, self.times.graphs_s)
         if self._runs_out(OomMoment.GRAPHS):
             message = cuda_out_of_memory(
@@ -284,7 +286,20 @@ class Loader:
             self._fail(self._lines.capture_failed(message))
         self.memory.hold(int((self._static_gib + graphs.used_gib) * GIB))
         left_gib = free_gib - graphs.used_gib
-        RANK.info(self._lines.graphs_end(graphs, self.times.graphs_s, left_gib))
+        ended = self._lines.graphs_end(graphs, self.times.graphs_s, left_gib)
+        self._tell(ended, ends=StartPhase.GRAPHS)
+
+    def _tell(self, line: str, *, ends: StartPhase | None = None) -> None:
+        """Write a line of every rank. One that hangs in the phase that `ends` never gets there."""
+        world, ranks = self.launch.emulation.scenario.now.start, range(self.launch.settings.tp_size)
+        hangs = ends is not None and world.hang_in is ends and self._is_concerned
+        tell_of_each(line, [r for r in ranks if not hangs or r != world.hang_rank])
+        if hangs:
+            self._hang()
+
+    @property
+    def _is_concerned(self) -> bool:
+        return self.launch.emulation.scenario.now.start.concerns(self.launch.environment)
 
     def _runs_out(self, moment: OomMoment) -> bool:
         largest = max(self.times.graph_sizes, default=0) if moment is OomMoment.GRAPHS else 0
@@ -311,10 +326,9 @@ class Loader:
         self, phase: StartPhase, duration_s: float, tell: Callable[[float], None] | None = None
     ) -> None:
         world = self.launch.emulation.scenario.now.start
-        concerned = world.concerns(self.launch.environment)
-        if concerned and world.hang_in is phase:
+        if self._is_concerned and world.hang_in is phase and world.hang_rank is None:
             self._hang()
-        if concerned and world.die_in is phase:
+        if self._is_concerned and world.die_in is phase:
             self._rest(duration_s / 2, tell)
             end(world, self.ranks)
         self._rest(duration_s, tell)

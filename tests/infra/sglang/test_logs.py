@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.sglang.logs import accept_lengths, explain_exit
+from infra.sglang.logs import accept_lengths, decode_rates, explain_exit
 from sweeps.results import Outcome
 
 
@@ -46,3 +46,13 @@ def test_reads_the_accept_length_of_every_decode_line_of_every_version() -> None
         "[t] Prefill batch, accept len: 9.9",
     ]
     assert accept_lengths(lines) == [1.5, 1.1]
+
+
+def test_reads_the_rate_of_every_decode_line_of_one_rank() -> None:
+    lines = [
+        "[t TP0] Decode batch, #running-req: 8, gen throughput (token/s): 2194.95, #queue-req: 0",
+        "[t TP0] Prefill batch, input throughput (token/s): 9.9",
+        "[t TP0] Decode batch. #running-req: 8, cuda graph: True, gen throughput (token/s): 20,",
+    ]
+    assert decode_rates(lines) == [2194.95, 20.0]
+    assert decode_rates([line.replace("TP0", "DP1 TP0") for line in lines]) == []

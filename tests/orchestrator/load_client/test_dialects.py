@@ -125,9 +125,12 @@ def test_cached_tokens_are_kept_where_reported() -> None:
 @pytest.mark.parametrize(
     ("events", "fault"),
     [
-        ([words("a")], "without a token count"),
-        ([words("a", 4), words("b", 3)], "fell from 4 to 3"),
-        ([words("a", 4), ended(), {"choices": [], "usage": usage(3)}], "fell from 4 to 3"),
+        (
+            [words("a"), ended(), {"choices": [], "usage": usage(1)}, b"[DONE]"],
+            "without a token count",
+        ),
+        ([words("a", 6), words("b", 3)], "fell from 6 to 3"),
+        ([words("a", 6), ended(), {"choices": [], "usage": usage(3)}], "fell from 6 to 3"),
         ([words("a", 1), b"[DONE]"], "without a finish reason"),
         ([ended(), b"[DONE]"], "without a token"),
         ([words("a", 1), ended("abort")], "aborted"),
@@ -148,9 +151,9 @@ def test_a_chat_stream_that_contradicts_itself(
 
 
 def test_the_first_fault_is_kept_and_nothing_is_read_after_it() -> None:
-    tally = tell("chat", words("a", 2), words("b", 1), words("c", 9), b"[DONE]")
-    assert "fell from 2 to 1" in tally.fault
-    assert (list(tally.tokens), tally.done) == ([2], False)
+    tally = tell("chat", words("a", 5), words("b", 1), words("c", 9), b"[DONE]")
+    assert "fell from 5 to 1" in tally.fault
+    assert (list(tally.tokens), tally.done) == ([5], False)
 
 
 def piece(text: str, total: int, ids: list[int] | None = None, **meta: object) -> dict[str, object]:
@@ -179,8 +182,11 @@ def test_generated_text_is_whole_or_new(events: list[dict[str, object]]) -> None
 
 
 def test_a_length_that_was_not_counted_is_a_fault() -> None:
+    end = {"type": "length", "length": 9}
+    tally = tell("generate", piece("a", 1), piece("ab", 2, finish_reason=end))
+    assert "length 9, with 2 tokens" in tally.fault
     tally = tell("generate", piece("a", 1), piece("ab", 2, finish_reason=LENGTH))
-    assert "length 3 with 2 tokens" in tally.fault
+    assert (tally.fault, tally.deviation_tokens) == ("", 1)
 
 
 @pytest.mark.parametrize("api", DIALECTS)
@@ -266,10 +272,19 @@ def told(tally: Tally) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def test_more_tokens_than_asked_for_are_a_fault() -> None:
+def test_many_more_tokens_than_asked_for_are_a_fault() -> None:
     tally = Tally(most_tokens=3)
     tally.count(3)
-    assert tally.fault == ""
     tally.count(4)
-    assert "4 tokens were counted of at most 3" in tally.fault
-    assert tally.output_tokens == 3
+    assert (tally.fault, tally.deviation_tokens) == ("", 1)
+    tally.count(6)
+    assert "6 tokens were counted of at most 3" in tally.fault
+    assert tally.output_tokens == 4
+
+
+def test_what_is_tolerated_grows_with_the_count() -> None:
+    tally = Tally(most_tokens=1000)
+    tally.count(1020)
+    assert tally.fault == ""
+    tally.count(990)
+    assert "fell from 1020 to 990" in tally.fault
