@@ -120,7 +120,9 @@ def print_summary(
     for hook, count in run.hooks.faults.items():
         _say(f"fault  {hook} failed {count} times; driver.log has the first")
     for host, why in run.health.quarantined.items():
-        _say(f"dirty  host {host}: {why}; `python -m orchestrator clean` removes what is left")
+        dirty = host in run.health.dirty
+        mend = "; `python -m orchestrator clean` removes what is left" if dirty else ""
+        _say(f"{'dirty' if dirty else 'aside'}  host {host}: {why}{mend}")
     for effect in without_effect(results):
         _say(f"inert  {effect}")
     _say_ledger(run.ledger())
