@@ -9,11 +9,12 @@ import orjson
 
 from orchestrator.load_client.http_stream import Read
 from orchestrator.load_client.seam import Sampling
-from orchestrator.load_client.tally import Tally
+from orchestrator.load_client.tally import NO_COUNTS, Tally
 from sweeps.prompts import Prompt
 
 DONE = b"[DONE]"
 _SHOWN_BYTES = 200
+_MOST_TOLD = 500
 
 Chunk = Mapping[str, Any]
 """The JSON of one event, as it came: whatever reads it must be ready for any of `_MISREADINGS`."""
@@ -80,7 +81,7 @@ def _take_chat(chunk: Chunk, tally: Tally) -> None:
         if text:
             tally.text.write(text)
             if not usage:
-                tally.fail("text came without a token count: no continuous usage")
+                tally.fail(NO_COUNTS)
         if finish_reason := choice.get("finish_reason"):
             tally.finish(finish_reason, choice.get("matched_stop"))
     if extension := chunk.get("sglext"):
@@ -118,7 +119,8 @@ def _take_generate(chunk: Chunk, tally: Tally) -> None:
     if finish:
         tally.verify_steps = meta.get("spec_verify_ct")
         tally.queue_s = meta.get("queue_time")  # with --enable-metrics
-        tally.finish(finish["type"], finish.get("matched"))
+        message, status = finish.get("message"), finish.get("status_code")
+        tally.finish(finish["type"], finish.get("matched"), message, status)
         if finish["type"] == "length" and finish.get("length", total_tokens) != total_tokens:
             tally.fail(f"finished at length {finish['length']} with {total_tokens} tokens counted")
 
@@ -137,8 +139,10 @@ def _is_error(chunk: Chunk, tally: Tally) -> bool:
         if chunk.get("object") != "error":
             return False
         error = chunk
-    message = error.get("message") if isinstance(error, dict) else None
-    tally.fail(f"the server reports: {str(message or error)[:_SHOWN_BYTES]}")
+    told = error if isinstance(error, dict) else {"message": error}
+    status = next((told[name] for name in ("code", "status_code") if told.get(name)), None)
+    words = " ".join(str(told.get("message") or error).split())[:_MOST_TOLD]
+    tally.fail(f"the server reports{f' ({status})' if status else ''}: {words}")
     return True
 
 
