@@ -9,6 +9,8 @@ from infra.sglang.tracebacks import Raised, exceptions_in
 from sweeps.results import Outcome
 
 _MOST_TOLD = 500
+_LONGEST_LINE = 4000
+"""Of a line. Longer ones are dumps, and patterns are not to pore over them."""
 _ACCEPT_LENGTH = re.compile(r"Decode batch.*accept len: ([\d.]+)")
 # All settings in one line: it holds every word and says nothing of a fault.
 _SETTINGS = re.compile(r"^.*server_args=.*$", re.MULTILINE)
@@ -39,7 +41,8 @@ def explain_exit(code: int | None, tail: Sequence[str], moment: Moment | None = 
 
     `code` None: it lives, but its log tells of its end. `moment` None: as the lines tell.
     """
-    text = _NOISE.sub("", _SETTINGS.sub("", "\n".join(tail)))
+    lines = (line[:_LONGEST_LINE] for piece in tail for line in piece.splitlines() or [""])
+    text = _NOISE.sub("", _SETTINGS.sub("", "\n".join(lines)))
     now, raised = _moment(text, moment), _culprit(text)
     for row in LOG_SIGNATURES:
         where = raised if row.raised else text

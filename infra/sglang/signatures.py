@@ -93,7 +93,8 @@ _APART = (
     r"|The client socket has (?:timed out|failed to connect)[^\n]*"
     r"|network addresses of [^\n]* cannot be retrieved[^\n]*"
     r"|[Nn]o socket interface found|Failed to receive worker ports from node 0[^\n]*"
-    r"|timed out waiting for POSIX fd exchange|POSIX fd exchange (?:mismatch|receive failed)[^\n]*"
+    r"|monitoredBarrier[^\n]*|timed out waiting for POSIX fd exchange"
+    r"|POSIX fd exchange (?:mismatch|receive failed)[^\n]*"
 )
 """What ranks say that cannot reach each other, or of which one is gone."""
 _SYSTEM_ERRORS = (
@@ -119,13 +120,15 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
     _row("refused_value", _BAD, "refused value", r"error: argument (?P<what>.*)"),
     # The host.
     _row("port_in_use", _FAILED, "port in use",
-         r"(?P<what>(?i:address already in use)|\bEADDRINUSE\b|\w+ at \d+ is not available in \d+ "
-         r"seconds|Could not bind port \d+[^\n]*|\w+_port \d+ is already in use)",
+         r"(?P<what>(?i:address already in use)|\bEADDRINUSE\b|\b\w+ at \d+ is not available in "
+         r"\d+ "
+         r"seconds|Could not bind port \d+[^\n]*|\b\w{1,80}_port \d+ is already in use)",
          "another process took the port between the check and the start", retry=True),
     _host("gpus_taken", "another process holds GPU memory",
           _RAISED + r"(?:ValueError|RuntimeError): (?P<unbalanced>" + _UNBALANCED + r")"
           r"|(?P<warned>" + _UNBALANCED + r")(?=[\s\S]*(?:out of memory|OutOfMemory|Not enough))"
-          r"|(?P<what>\w* ?out of memory[^\n]*(?:" + _OTHER_HOLDS + r"[^\n]*this process has"
+          r"|(?P<what>(?:CUDA |HIP )?out of memory[^\n]*(?:" + _OTHER_HOLDS + r"[^\n]*this "
+                                                                              r"process has"
           r"|this process has[^\n]*" + _OTHER_HOLDS + "|" + _OTHER_HOLDS + r"[^\n]*" + _OTHER_HOLDS
           + r")[^\n]*)",
           "see with nvidia-smi who is on the GPUs, and end it or wait"),
@@ -142,7 +145,8 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
           r"|driver version is insufficient for CUDA[^\n]*|CUDA driver is a stub library"
           r"|(?i:driver/library version mismatch|NVML/RM version mismatch)"
           r"|NVMLError_LibRmVersionMismatch|LIB_RM_VERSION_MISMATCH|[Uu]nsupportedPtxVersion"
-          r"|PTX was compiled with an unsupported toolchain|UNSUPPORTED_PTX_VERSION)",
+          r"|PTX was compiled with an unsupported toolchain|UNSUPPORTED_PTX_VERSION"
+          r"|device kernel image is invalid)",
           "install a driver for this CUDA, or reboot after an update of the driver"),
     _host("gpu_lost", "a GPU is lost",
           r"(?P<what>has fallen off the bus|\bGPU is lost\b|NVMLError_GpuIsLost|NVRM: Xid [^\n]*"
@@ -166,16 +170,20 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
           r"|torch\.cuda\.mem_get_info\(\) fallback also failed[^\n]*"
           r"|libcuda\.so\S*: cannot open shared object"
           r"|NVMLError_(?:LibraryNotFound|DriverNotLoaded)"
-          r"|NVML Shared Library Not Found)",
+          r"|NVML Shared Library Not Found|Cannot access accelerator device[^\n]*"
+          r"|\d+ active drivers \([^\n]*|libcuda\.so cannot found)",
           "this interpreter's PyTorch sees no CUDA device"),
     _host("gpu_too_old", "the GPU is too old for SGLang",
-          r"(?P<what>SGLang only supports sm\d+ and above)", "use another host"),
+          r"(?P<what>SGLang only supports sm\d+ and above"
+          r"|^[^\n]*Error: [^\n]*requires GPUs? with sm_?\d+[^\n]*)",
+          "use another host"),
     _host("cuda_unusable", "CUDA cannot be used",
           r"(?P<what>Unexpected error from cudaGetDeviceCount\(\)[^\n]*"
-          r"|Error 304: OS call failed[^\n]*|Error 3: initialization error)",
+          r"|(?:Error 304|CUDA error): OS call failed[^\n]*|CUDA driver initialization failed[^\n]*"
+          r"|(?:Error 3|CUDA error): initialization error)",
           "try `python -c 'import torch; torch.cuda.init()'` there"),
     _host("too_many_files", "too many open files",
-          r"(?P<what>(?:[^\n]*: )?Too many open files[^\n]*|received \d+ items of ancdata"
+          r"(?P<what>(?:^[^\n]*: )?Too many open files[^\n]*|received \d+ items of ancdata"
           r"|\bEMFILE\b)",
           "raise the limit of the server's user (`ulimit -n`, LimitNOFILE)"),
     _host("too_many_threads", "no more threads or processes",
@@ -188,7 +196,8 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
           r"|failed to extend /dev/shm/[^\n]*|posix_fallocate failed ?: No space left on device"
           r"|/dev/shm/[^\n]*No space left on device|No space left on device[^\n]*/dev/shm"
           r"|unable to (?:write to|allocate|mmap)[^\n]*shared memory|insufficient shared memory"
-          r"|Fatal Python error: Bus error|killed by signal: Bus error|" + _died(-7) + ")",
+          r"|Fatal Python error: Bus error|killed by signal: Bus error"
+          r"|^Bus error(?: \(core dumped\))?$|" + _died(-7) + ")",
           "remove leftovers in /dev/shm, or make it larger"),
     _host("disk_full", "a disk is full",
           r"(?P<what>(?:No space left on device|Disk quota exceeded|Read-only file system)[^\n]*)",
@@ -202,9 +211,13 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
           r"|Unsupported \.(?:version|target) [^\n]*"
           r"|Value '\w+' is not defined for option[^\n]*|[Cc]annot find (?:\w+ )*ptxas[^\n]*"
           r"|(?i:unsupported gpu architecture)[^\n]*|unsupported GNU version[^\n]*"
-          r"|(?:NVCC|nvcc|CUDA)(?: toolkit)?(?: version)? (?:should|must) be [^\n]*"
-          r"|requires (?:CUDA|nvcc|ptxas)[^\n]*(?:>=|or (?:later|newer|higher|above))[^\n]*"
+          r"|^[^\n]*Error: [^\n]*(?:NVCC|nvcc|CUDA)(?: toolkit)?(?: version)? (?:should|must) be "
+          r"[^\n]*"
+          r"|^[^\n]*Error: (?![^\n]*--)[^\n]*requires (?:CUDA|nvcc|ptxas)[^\n]*(?:>=|or "
+          r"(?:later|newer|higher))[^\n]*"
           r"|detected CUDA version [^\n]*mismatches[^\n]*"
+          r"|No supported CUDA architectures found[^\n]*"
+          r"|unrecognized command[- ]line option[^\n]*|compatible compiler is required[^\n]*"
           r"|version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found[^\n]*)",
           "install the CUDA toolkit and g++ that this PyTorch asks for; TRITON_PTXAS_PATH names "
           "another ptxas"),
@@ -213,6 +226,7 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
           r"|(?:No such file or directory|not found): ?'?(?:[^\s']*/)?" + _COMPILERS + r"\b"
           r"|\b" + _COMPILERS + r": (?:command )?not found|Could not find nvcc[^\n]*"
           r"|CUDA_HOME environment variable is not set|Failed to find C compiler"
+          r"|No working C\+\+ compiler found[^\n]*"
           r"|fatal error: (?:Python|cuda_runtime|cuda)\.h: No such file|cannot find -lcuda\w*)",
           "install ninja, g++ and the CUDA toolkit for the user of the server"),
     _row("compile_failed", _FAILED, "a kernel could not be compiled",
@@ -222,8 +236,9 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
          r"|fatal error: \S+\.h: No such file or directory)",
          "the CUDA toolkit does not fit, or the compile cache is broken", retry=True),
     _host("package_outdated", "a package does not fit",
-          r"(?P<what>\S+ is installed with version \S+?,? which is less than the minimum[^\n]*"
-          r"|\S+ with minimum required version \S+ is not installed[^\n]*)",
+          r"(?P<what>(?<!\S)\S+ is installed with version \S+?,? which is less than the "
+          r"minimum[^\n]*"
+          r"|(?<!\S)\S+ with minimum required version \S+ is not installed[^\n]*)",
           "install what this SGLang asks for"),
     _row("model_unreadable", _FAILED, "the model could not be read",
          r"(?P<what>OSError: [^\n]*(?:Repo id must|couldn't connect|is not a local folder"
@@ -246,34 +261,36 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
     _row("oom_load", _BAD, "out of memory while loading", _OUT_OF_MEMORY,
          "use more GPUs or a smaller dtype, or see who else is on the GPU",
          moments=_START, amount=True),
+    _row("workspace_full", _BAD, "the attention workspace is too small",
+         r"(?P<what>(?:Failed to allocate memory for|Buffer overflow when allocating memory for)"
+         r"[^\n]*|Out of workspace memory in AlignedAll[^\n]*)",
+         "raise SGLANG_FLASHINFER_WORKSPACE_SIZE", amount=True),
     _row("no_kv_room", _BAD, "no memory left for the KV cache",
          r"(?P<what>Not enough memory\. Please try to increase --mem-fraction-static[^\n]*"
          r"|Memory pool size is too small|max_running_request is zero"
-         r"|[^\n]*leaves no room for (?:the full KV pool|real data)[^\n]*)",
+         r"|^[^\n]*leaves no room for (?:the full KV pool|real data)[^\n]*)",
          "raise mem_fraction_static", amount=True),
     _row("no_host_room", _BAD, "not enough RAM for a cache in it",
          r"(?P<what>Not enough host memory[^\n]*|HiSparse host mem pool alloc failed[^\n]*)",
          "make the hierarchical cache smaller", amount=True),
     _row("no_state_room", _BAD, "no memory left for a cache",
-         r"(?P<what>Not enough (?:GPU |device |free )?(?:memory|space) for [^\n]*"
-         r"|[^\n]*(?:state cache|pool) is too small to serve[^\n]*"
-         r"|[^\n]*\bneeds ~?[\d.]+ ?GB but only [\d.]+ ?GB[^\n]*|[^\n]*does not fit; lower --[^\n]*"
+         r"(?P<what>Not enough (?:\w+ )?(?:memory|space for)\b[^\n]*"
+         r"|[Ff]ailed to allocate [^\n]*(?:bytes|[KMG]i?B|memory|slots|pages)\b[^\n]*"
+         r"|^[^\n]*(?:state cache|pool) is too small to serve[^\n]*"
+         r"|^[^\n]*\bneeds ~?[\d.]+ ?GB but only [\d.]+ ?GB[^\n]*|^[^\n]*does not fit; lower "
+         r"--[^\n]*"
          r"|Capture batch needs \d+ request slots[^\n]*|Failed to allocate sparse KV buffer[^\n]*"
          r"|DSA top-k length exceeds [^\n]*)",
          amount=True),
-    _row("workspace_full", _BAD, "the attention workspace is too small",
-         r"(?P<what>(?:Failed to allocate memory for|Buffer overflow when allocating memory for)"
-         r"[^\n]*|Out of workspace memory in AlignedAll[^\n]*)",
-         "raise SGLANG_FLASHINFER_WORKSPACE_SIZE", amount=True),
     _row("kv_exhausted", _BAD, "the KV cache is too small for one request",
          r"(?P<what>(?:Decode|Prefill) out of memory\. Try to lower your batch size"
          r"|No space left for only one request|alloc_req_slots runs out of memory[^\n]*"
-         r"|[^\n]*\bOOM when allocating[^\n]*|Retraction host KV pool exhausted[^\n]*)",
+         r"|^[^\n]*\bOOM when allocating[^\n]*|Retraction host KV pool exhausted[^\n]*)",
          "raise mem_fraction_static or shorten the context", amount=True),
     # Communication.
     _row("custom_all_reduce", _BAD, "custom all-reduce failed",
          r"(?P<what>AttributeError: '\w*(?i:custom_?all_?reduce)\w*' object [^\n]*"
-         r"|[^\s\"']*custom_all_reduce\.cuh?:\d+[^\n]*)",
+         r"|(?<![^\s\"'])[^\s\"']*custom_all_reduce\.cuh?:\d+[^\n]*)",
          "it needs NVLink between all GPUs: set disable_custom_all_reduce"),
     _row("nccl_invalid_usage", _BAD, "NCCL refused its settings",
          r"(?:NCCL error.*?|nccl)(?P<what>invalid usage|invalid argument|InvalidUsage"
@@ -300,7 +317,7 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
     _row("ngram_device", _BAD, "this version has no n-gram speculation on this device",
          r"(?P<what>Ngram speculative decoding only supports [^\n]*)"),
     _row("ngram_range", _BAD, "n-gram settings out of range",
-         r"(?P<what>[^\n]*(?:trie_depth|bfs_breadth|match_window_size|branch_length"
+         r"^(?P<what>[^\n]*(?:trie_depth|bfs_breadth|match_window_size|branch_length"
          r"|draft_token_num)\b[^\n]* (?:must be|too large)[^\n]*)"),
     _row("missing_kernel", _BAD, "a kernel is missing for this GPU",
          r"(?P<what>no kernel image is available[^\n]*|invalid device function"
@@ -338,7 +355,7 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
          r"(?P<what>" + _died(-9) + r"|(?i:out of memory): Killed process \d+"
          r"|oom-kill:|DefaultCPUAllocator: (?:can't|not enough) [^\n]*|std::bad_alloc"
          r"|\[Errno 12\] Cannot allocate memory|cudaHostRegister failed[^\n]*"
-         r"|[^\n]*host memory allocat[^\n]*null pointer[^\n]*|^(?:\w+\.)*MemoryError\b[^\n]*)",
+         r"|^[^\n]*host memory allocat[^\n]*null pointer[^\n]*|^(?:\w+\.)*MemoryError\b[^\n]*)",
          "an n-gram trie of 10 million nodes takes 1.8 GB of RAM in each rank", retry=True),
     _row("settings_refused", _BAD, "settings refused",
          r"^(?:[\w.]+\.)?(?:ValueError|AssertionError|ValidationError):? ?(?P<what>.*)",
@@ -361,7 +378,7 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
     _row("worker_died", _FAILED, "a worker died",
          r"(?P<what>(?:Rank \d+ )?scheduler died during initialization [^\n]*"
          r"|Subprocess \S+ \(pid=\d+\) crashed with exit code -?\d+"
-         r"|Rank \d+ scheduler is dead[^\n]*\n(?:[^\n]*\n){0,20}?[^\n]*Exit code: -?\d+"
+         r"|Rank \d+ scheduler is dead[^\n]*(?:\n(?:[^\n]*\n){0,20}?[^\n]*Exit code: -?\d+)?"
          r"|Scheduler or DataParallelController \d+ terminated with -?\d+)", retry=True),
     _row("child_failed", _FAILED, "a child of the server failed and left no reason",
          r"(?P<what>Received sigquit from a child process|SIGQUIT received\.)", retry=True),
