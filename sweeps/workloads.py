@@ -164,6 +164,7 @@ class Workload:
         """
         data = {each.name: getattr(self, each.name) for each in fields(self)}
         data["concurrencies"] = list(self.concurrencies)
+        data["dialect"] = str(self.dialect)
         data["contents"] = self._source().contents
         if self.file is not None:
             data["prompts"] = f"{FILE}{self.file.name}"
