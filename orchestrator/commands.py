@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from infra.engines import ENGINES, emulated_environment
 from infra.redaction import Redactor
 from orchestrator.choices import HostChoice
+from orchestrator.dialect_choice import dialect_notes
 from orchestrator.explain import evidence_of
 from orchestrator.lookup import known_sweep, known_trial
 from orchestrator.refusals import bad_option
@@ -56,6 +57,8 @@ def describe(sweep: Sweep) -> dict[str, object]:
         "rules": [rule.message for rule in sweep.rules],
         "baseline": dict(sweep.space.plain()),
         "trials": sweep.budget.trials,
+        "dialect": str(sweep.workload.dialect),
+        "notes": list(dialect_notes(sweep)),
         "hosts": [redactor.data(host.as_data()) for host in sweep.hosts],
     }
 

@@ -3,11 +3,13 @@
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from infra.redaction import Redactor
+from infra.sglang.protocol import fitting_dialect
+from orchestrator.dialect_choice import load_of
 from orchestrator.refusals import bad_option
 from orchestrator.state import State, new_sweep_id
 from sweeps.definition import Change, Effect, changes, definition, fitting
@@ -81,6 +83,28 @@ def choose(
     if outside:
         told = (*told, f"aside  {_numbers(outside)}: outside the space as it is now")
     return Chosen(last, told, tuple(outside), tuple(loud))
+
+
+def keeping_dialect(state: State, sweep: Sweep, space_file: Path, wish: Wish) -> Sweep:
+    """Return a sweep with the dialect that the one to be resumed began with.
+
+    It is part of what was measured. Where the file names one, or the hosts have lost it, that is an
+    edit like others.
+    """
+    last = None if wish is Wish.NEW else _last(state, sweep, space_file, wish)
+    dialect = _recorded_dialect(state, last) if last else ""
+    if not dialect or not sweep.workload.leaves_dialect_open:
+        return sweep
+    kept = fitting_dialect(load_of(sweep), preferred=dialect)
+    return replace(sweep, workload=sweep.workload.speaking(kept)) if kept == dialect else sweep
+
+
+def _recorded_dialect(state: State, sweep_id: str) -> str:
+    """Return the dialect that a sweep was measured through; empty where its card has none."""
+    definition = state.card(sweep_id).get("definition")
+    workload = definition.get("workload") if isinstance(definition, dict) else None
+    dialect = workload.get("dialect") if isinstance(workload, dict) else None
+    return dialect if isinstance(dialect, str) else ""
 
 
 def command_again(space_file: Path, wish: Wish) -> str:

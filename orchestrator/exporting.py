@@ -9,6 +9,7 @@ from typing import Any
 from infra.gpus import count_gpus
 from infra.probing.probe import probe_host
 from infra.redaction import MASK, Redactor
+from infra.sglang.protocol import SINCE, Feature, has
 from infra.sglang.version_range import takes_the_same
 from orchestrator.choices import AS_WRITTEN
 from orchestrator.explain import BEST
@@ -102,6 +103,11 @@ def export(
         why = "it was measured on an emulated host, and says nothing of a real one"
         mend = "Add --allow-emulated, for practice; the file then says EMULATED."
         raise bad_option("--trial", what.trial.trial, why, mend)
+    version = what.trial.engine_version
+    if EXPORTERS[choice.form].write_beside and not has(Feature.CONFIG_FILE, version):
+        flag, since = Feature.CONFIG_FILE.value, SINCE[Feature.CONFIG_FILE]
+        why = f"SGLang {version}, which was measured, has no {flag} (from {since})"
+        raise bad_option("--format", choice.form, why, "Choose another format.")
     what, secrets = without_secrets(what)
     if problems := list(what.launch.problems()):
         raise BadInputError(f"trial {what.trial.trial}", problems)

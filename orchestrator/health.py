@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from infra.sglang.signatures import LOG_SIGNATURES
+from infra.sglang.signatures import AMOUNTS, HOST_FAULTS, LOG_SIGNATURES
 from orchestrator.starting import WORKER_LOST
 from sweeps.breaker import Breaker, may_retry
 from sweeps.closing import Closed, FaultRecord, is_closed
@@ -12,11 +12,6 @@ from sweeps.sweep import Sweep
 
 RETRYABLE = frozenset(row.name for row in LOG_SIGNATURES if row.retry) | {WORKER_LOST}
 """Faults of the host or the platform, after which a trial is started once more."""
-
-AMOUNTS = frozenset(
-    {"oom_load", "oom_capture", "oom_serving", "nccl_memory", "no_kv_room", "kv_exhausted"}
-)
-"""Lack of memory depends on amounts: no single value is to blame, the search learns the border."""
 
 
 class SweepHealth:
@@ -32,7 +27,7 @@ class SweepHealth:
         self._baseline: Config | None = None
         self._by_host: dict[str, FaultRecord] = {}
         self._closed: dict[str, tuple[Closed, ...]] = {}
-        self._breaker = Breaker(self._hosts, RETRYABLE)
+        self._breaker = Breaker(self._hosts, RETRYABLE, of_host=HOST_FAULTS)
         self.trouble: str | None = None
         """Why the sweep must end; None where it may go on."""
 
@@ -43,8 +38,13 @@ class SweepHealth:
 
     @property
     def quarantined(self) -> Mapping[str, str]:
-        """Return the hosts that could not be proved clean, each with the reason."""
+        """Return the hosts that get no more trials, each with the reason."""
         return self._breaker.quarantined
+
+    @property
+    def dirty(self) -> Mapping[str, str]:
+        """Return those of them that could not be proved clean."""
+        return self._breaker.dirty
 
     def look(self, results: Sequence[TrialResult]) -> None:
         """Judge all results so far, which only grow."""
@@ -72,7 +72,9 @@ class SweepHealth:
         found = [is_closed(config, self.closed, host) for host in self._hosts]
         return str(found[0]) if found and all(found) else ""
 
-    @staticmethod
-    def may_retry(result: TrialResult, attempts: int) -> bool:
-        """Tell whether a trial is started once more; `attempts` counts this one."""
-        return may_retry(result, attempts, RETRYABLE)
+    def may_retry(self, result: TrialResult, attempts: int) -> bool:
+        """Tell whether a trial is started once more; `attempts` counts this one.
+
+        What a host spoiled that was set aside since is not held against the trial.
+        """
+        return self._breaker.is_left(result) or may_retry(result, attempts, RETRYABLE)

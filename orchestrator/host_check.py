@@ -15,6 +15,7 @@ from infra.sglang.joint_rules import joint_problems
 from infra.sglang.probe import missing_sglang
 from infra.sglang.setting_checks import setting_problems
 from orchestrator.choices import HostChoice
+from orchestrator.dialect_choice import dialect_notes, with_dialect
 from orchestrator.exit_codes import BAD_INPUT, DONE, NOT_READY
 from orchestrator.host_findings import Finding, Values, Weight, findings, meanings
 from orchestrator.space_file import load_sweep, prepare, settle_host
@@ -76,10 +77,19 @@ def check_hosts(
         return (judge(facts, {}, _missing(host)),)
     sweep = load_sweep(space_file)
     found = _probe_all(_only(sweep, name, space_file), choice, state)
-    return tuple(
-        judge(facts, sweep.all_values(), _problems_on(sweep, host, space_file, choice, facts))
-        for host, facts in found
-    )
+    return tuple(_checked(sweep, host, facts, space_file, choice) for host, facts in found)
+
+
+def _checked(
+    sweep: Sweep, host: HostSpec, facts: HostFacts, space_file: Path, choice: HostChoice
+) -> HostCheck:
+    """Check a sweep on one host, by the version that was found there."""
+    problems = _problems_on(sweep, host, space_file, choice, facts)
+    check = judge(facts, sweep.all_values(), problems)
+    if problems:
+        return check
+    there = with_dialect(replace(sweep, hosts=[_as_found(host, facts)]))[0]
+    return replace(check, meanings=(*check.meanings, *dialect_notes(there)))
 
 
 Found = Sequence[tuple[HostSpec, HostFacts]]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.continuing import Wish, command_again
+from orchestrator.dialect_choice import dialect_notes
 from sweeps.axes import conditions, is_environment
 from sweeps.config import Config
 from sweeps.crossover import Load, loads, stops_paying_at
@@ -48,7 +49,9 @@ def print_space(sweep: Sweep) -> None:
         _say(f"rule   {rule.must}: {rule.message}")
     for name, value in sweep.fixed.items():
         _say(f"fixed  {name} = {show(value)}")
-    _say(f"load   {sweep.workload}; key {sweep.workload.key}")
+    _say(f"load   {sweep.workload}; through {sweep.workload.dialect}; key {sweep.workload.key}")
+    for note in dialect_notes(sweep):
+        _say(f"note   {note}")
     for host in sweep.hosts:
         word = "EMULATED " if host.emulated else ""
         _say(f"host   {host.name}: {word}{host.engine.value}, {host.gpus} GPUs")
@@ -119,7 +122,9 @@ def print_summary(
     for hook, count in run.hooks.faults.items():
         _say(f"fault  {hook} failed {count} times; driver.log has the first")
     for host, why in run.health.quarantined.items():
-        _say(f"dirty  host {host}: {why}; `python -m orchestrator clean` removes what is left")
+        dirty = host in run.health.dirty
+        mend = "; `python -m orchestrator clean` removes what is left" if dirty else ""
+        _say(f"{'dirty' if dirty else 'aside'}  host {host}: {why}{mend}")
     for effect in without_effect(results):
         _say(f"inert  {effect}")
     _say_ledger(run.ledger())

@@ -7,6 +7,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.clock import SimulatedClock
@@ -16,10 +17,12 @@ from infra.emulated.serving.jobs import Emission, Job
 from infra.emulated.serving.requests import Asked, read_chat, read_generate
 from infra.emulated.serving.validation import BadRequestError, read_body
 from infra.emulated.text import render_all
+from infra.emulated.versions import manners
 from infra.engines import ENGINES
 from infra.gpus import Gpu, GpuProcess
 from infra.host import CleanReport, Reservation
 from infra.sglang.control import ControlError, unproved_flush
+from infra.sglang.protocol import CHAT, GENERATE, Feature
 from orchestrator.job import StopOrder, TrialProgress
 from orchestrator.load_client.arrivals import Arrivals
 from orchestrator.load_client.client import PROBE
@@ -32,7 +35,7 @@ from orchestrator.load_client.seam import (
     ProbeAnswer,
     Sampling,
 )
-from orchestrator.load_client.tally import Tally
+from orchestrator.load_client.tally import NO_COUNTS, Tally, aborted_by
 from orchestrator.sweep_run import SweepRun
 from orchestrator.trial import run_trial
 from orchestrator.trial_seam import Tools
@@ -41,7 +44,7 @@ from sweeps.hosts import EngineName
 from sweeps.prompts import Prompt
 from sweeps.records import EndReason, PassRecord, RequestRecord
 
-_READERS = {"chat": read_chat, "generate": read_generate}
+_READERS = {CHAT: read_chat, GENERATE: read_generate}
 _PROBE_TOKENS = 4
 
 
@@ -192,13 +195,8 @@ class SimulatedClient:
         if server is None or dialect not in _READERS:
             raise ValueError(f"no server at {url}, or no dialect {dialect}")
         ask = _asker(server, dialect, sampling)
-        running = _Pass(
-            server,
-            concurrency,
-            self._clock.now_s() + deadline_s,
-            arrivals,
-            keeps_ids=sampling.token_ids,
-        )
+        told = _Told.by(server, dialect, ids=sampling.token_ids)
+        running = _Pass(server, concurrency, self._clock.now_s() + deadline_s, told, arrivals)
         requests = ((prompt.key, ask(prompt)) for prompt in prompts)
         return server.run(running.run(requests, on_progress, should_stop))
 
@@ -234,13 +232,35 @@ def _asker(
     return ask
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the streams of a server tell of a request, by its version and the dialect."""
+
+    counts: bool
+    """Tokens, chunk by chunk."""
+    verifies: bool
+    ids: bool
+
+    @classmethod
+    def by(cls, server: InProcessServer, dialect: str, *, ids: bool) -> "_Told":
+        how = manners(server.launch.emulation.version)
+        if dialect != CHAT:
+            return cls(counts=True, verifies=how.has(Feature.VERIFY_COUNT), ids=ids)
+        return cls(
+            counts=how.has(Feature.CONTINUOUS_USAGE),
+            verifies=how.has(Feature.CHAT_VERIFY_COUNT),
+            ids=ids and how.has(Feature.CHAT_IDS),
+        )
+
+
 class _Flight:
     """One request on its way; what a stream would have brought, with the exact times."""
 
     def __init__(
-        self, prompt_key: str, sent_s: float, scheduled_s: float | None = None, *, keeps_ids: bool
+        self, prompt_key: str, sent_s: float, told: _Told, scheduled_s: float | None = None
     ) -> None:
-        self.tally = Tally(keeps_ids=keeps_ids)
+        self.tally = Tally(keeps_ids=told.ids)
+        self._told = told
         self.end: EndReason | None = None
         self._prompt_key = prompt_key
         self._scheduled_s = scheduled_s
@@ -251,6 +271,9 @@ class _Flight:
     def take(self, emissions: Sequence[Emission], until_s: float) -> bool:
         """Count what is due by then; tell whether the request is over."""
         for emission in emissions:
+            if not self._told.counts and not emission.aborted:
+                self.finish(min(emission.at_s, until_s), EndReason.BROKEN, NO_COUNTS)
+                return True
             if emission.spell is not None:
                 times_s, counts = emission.spell.times_s, emission.spell.completion_tokens
                 due = bisect_right(times_s, until_s)
@@ -259,10 +282,11 @@ class _Flight:
                 self.finish(until_s, EndReason.DEADLINE)
                 return True
             self.tally.now_s = emission.at_s
+            if emission.aborted:
+                self.finish(emission.at_s, EndReason.BROKEN, aborted_by(emission.failure))
             self.tally.count(emission.completion_tokens)  # says nothing new after a spell
             if emission.finished:
-                aborted = emission.aborted
-                self.finish(emission.at_s, EndReason.BROKEN if aborted else EndReason.FINISHED)
+                self.finish(emission.at_s, EndReason.FINISHED)
         return self.end is not None
 
     def finish(self, ended_s: float, end: EndReason, detail: str = "") -> None:
@@ -275,7 +299,7 @@ class _Flight:
         generation = asked.generation
         self.tally.prompt_tokens = len(generation.prompt)
         self.tally.cached_tokens = generation.cached_tokens
-        if self.end is EndReason.FINISHED:
+        if self.end is EndReason.FINISHED and self._told.verifies:
             self.tally.verify_steps = generation.verifies or None
         self._text = render_all(generation.output[: self.tally.output_tokens])
         if self.tally.keeps_ids:
@@ -331,12 +355,11 @@ class _Pass:
         server: InProcessServer,
         concurrency: int,
         until_s: float,
+        told: _Told,
         arrivals: Arrivals | None = None,
-        *,
-        keeps_ids: bool = False,
     ) -> None:
         self._server = server
-        self._keeps_ids = keeps_ids
+        self._told = told
         self._clock = server.clock
         self._concurrency = concurrency
         self._until_s = until_s
@@ -374,9 +397,7 @@ class _Pass:
             if self._is_over():
                 self._left_prompts = True
                 return
-            await self._ask(
-                _Flight(key, self._clock.now_s(), keeps_ids=self._keeps_ids), asked, look
-            )
+            await self._ask(_Flight(key, self._clock.now_s(), self._told), asked, look)
 
     async def _work_to_schedule(
         self, requests: Asking, arrivals: Arrivals, look: Callable[[], None]
@@ -390,7 +411,7 @@ class _Pass:
                 if due_s >= self._until_s or self._is_over():
                     self._left_prompts = True
                     return
-                flight = _Flight(key, self._clock.now_s(), due_s, keeps_ids=self._keeps_ids)
+                flight = _Flight(key, self._clock.now_s(), self._told, due_s)
                 group.create_task(self._ask(flight, asked, look))
                 await asyncio.sleep(0)
 

@@ -17,6 +17,7 @@ from infra.sglang.joint_rules import joint_problems
 from infra.sglang.probe import missing_sglang
 from infra.sglang.setting_checks import setting_problems
 from orchestrator.choices import AS_WRITTEN, HostChoice, Sent
+from orchestrator.dialect_choice import with_dialect
 from orchestrator.search.needs import sampler_problems
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.problems import BadInputError, Problem, nearest
@@ -48,7 +49,8 @@ def prepare(sweep: Sweep, path: Path, choice: HostChoice = AS_WRITTEN) -> Sweep:
     hosts = tuple(settle_host(host, choice, gpus) for host in sweep.hosts)
     model = replace(sweep.model, path=resolve_path(sweep.model.path, Path.cwd()))
     settled = replace(sweep, hosts=hosts, model=model)
-    found = [*sweep.problems(), *sampler_problems(sweep.sampler)]
+    settled, wrong = with_dialect(settled)
+    found = [*sweep.problems(), *sampler_problems(sweep.sampler), *wrong]
     for host in hosts:
         found += _host_problems(settled, host, gpus)
     if found:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from infra.sglang.signatures import LOG_SIGNATURES
+from infra.sglang.signatures import AMOUNTS, LOG_SIGNATURES
 from orchestrator.clocks import clock_scales
 from orchestrator.goals import claim_in, goal_of
 from orchestrator.state import State
@@ -29,7 +29,7 @@ def ending(run: "SweepRun") -> dict[str, object]:
 
 def sweep_story(state: State, sweep_id: str) -> Story:
     """Tell the story of a sweep so far. Raises BadInputError for a spool of a newer version."""
-    from orchestrator.health import AMOUNTS, RETRYABLE  # what runs servers is slow to import
+    from orchestrator.health import RETRYABLE  # what runs servers is slow to import
 
     card: Mapping[str, Any] = state.card(sweep_id)
     results = state.results(sweep_id)

@@ -18,7 +18,8 @@ from infra.host_lock import owner_text
 from infra.probing.facts import HostFacts
 from infra.redaction import RedactingFilter
 from orchestrator.choices import THIS_MACHINE, ClusterChoice, Driver, HostChoice
-from orchestrator.continuing import Chosen, Wish, choose
+from orchestrator.continuing import Chosen, Wish, choose, keeping_dialect
+from orchestrator.dialect_choice import dialect_notes
 from orchestrator.display import follower_for
 from orchestrator.events import Follower
 from orchestrator.exit_codes import DONE, INTERRUPTED, NO_TRIAL
@@ -115,11 +116,12 @@ def _run_sweep(
     fingerprints = {name: found.fingerprint for name, found in facts.items()}
     with locked(state, f"a sweep of {space_file.name}"):
         left = _close_dead(state)
+        sweep = keeping_dialect(state, sweep, space_file, wish)
         chosen = choose(state, sweep, space_file, wish, fingerprints)
         sweep_id = chosen.sweep_id
         with hosts_locked(sweep, facts, owner_text(sweep_id, state.root)):
             tell_removed(clear_leftovers(state))
-            for line in chosen.said:
+            for line in (*chosen.said, *dialect_notes(sweep)):
                 sys.stdout.write(f"{line}\n")
             card = {**_card(state, sweep, space_file, chosen), "driver": driver.value}
             state.write_card(sweep_id, {**card, "status": "running"})

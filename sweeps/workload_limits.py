@@ -79,7 +79,7 @@ def field_problems(values: Mapping[str, object]) -> list[Problem]:
         asked = str(values["ignore_eos"])
         found.append(Problem("workload.ignore_eos", asked, "it is no truth value", "Use True."))
     if values["dialect"] not in _DIALECTS:
-        mend = f"Use {' or '.join(_DIALECTS)}."
+        mend = f"Use {' or '.join(_DIALECTS)}, or leave it out."
         found.append(Problem("workload.dialect", str(values["dialect"]), "no such API", mend))
     return [*found, *_concurrency_problems(values["concurrencies"], values["concurrency"])]
 

@@ -27,6 +27,17 @@ LEAST_REQUESTS = 2
 """The interval over prompts needs as many requests."""
 
 
+DEFAULT_DIALECT = "chat"
+"""What is spoken where nobody named a dialect and the SGLang of all hosts has what it needs."""
+
+
+class OpenDialect(str):
+    """A dialect that nobody named, as it was chosen: where the versions of hosts lack it, another
+    one takes its place."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Prompts and how they are sent. No two passes share a prompt, and none repeats one.
@@ -43,8 +54,9 @@ class Workload:
     """The limit of the cold pass, of the measured one and of each loaded one."""
     concurrency: int = 1
     """Streams of the cold, warming and measured passes."""
-    dialect: str = "chat"
-    """The API that is spoken: `chat` or `generate`."""
+    dialect: str = OpenDialect(DEFAULT_DIALECT)
+    """The API that is spoken: `chat` or `generate`. Left out, it is `chat`, or what the SGLang of
+    the hosts has, and is chosen before a sweep starts."""
     temperature: float = 0.0
     ignore_eos: bool = False
     seed: int = 0
@@ -125,6 +137,15 @@ class Workload:
         """Return how many distinct prompts all passes take together."""
         return sum(count for _, count in self._passes())
 
+    @property
+    def leaves_dialect_open(self) -> bool:
+        """Tell whether nobody named a dialect."""
+        return isinstance(self.dialect, OpenDialect)
+
+    def speaking(self, dialect: str) -> "Workload":
+        """Return it with the dialect that was chosen for it, since nobody named one."""
+        return replace(self, dialect=OpenDialect(dialect))
+
     def settled(self, base: Path) -> "Workload":
         """Return it with the path of its file absolute, from `base`, and its contents fixed.
 
@@ -143,6 +164,7 @@ class Workload:
         """
         data = {each.name: getattr(self, each.name) for each in fields(self)}
         data["concurrencies"] = list(self.concurrencies)
+        data["dialect"] = str(self.dialect)
         data["contents"] = self._source().contents
         if self.file is not None:
             data["prompts"] = f"{FILE}{self.file.name}"

@@ -1,7 +1,7 @@
 """What changed from version to version of SGLang in how a server answers, logs and defaults.
 
 Each table maps the first version with a manner to that manner. Read in the published wheels 0.5.2
-to 0.5.23.
+to 0.5.23. What clients depend on is in `infra.sglang.protocol`.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from infra.sglang.flags import version_key
+from infra.sglang.protocol import Feature, has, has_route
 
 _T = TypeVar("_T")
 
@@ -144,20 +145,6 @@ class StreamForm(StrEnum):
     DELTA = "delta"
 
 
-ROUTES: Mapping[str, tuple[str, str | None]] = {
-    "/get_server_info": ("0.5.2", None),
-    "/get_model_info": ("0.5.2", None),
-    "/server_info": ("0.5.6.post2", None),
-    "/model_info": ("0.5.6.post2", None),
-    "/get_load": ("0.5.2", "0.5.20"),
-    "/v1/loads": ("0.5.9", None),
-    "/ready": ("0.5.20", None),
-    "/add_external_corpus": ("0.5.11", None),
-    "/remove_external_corpus": ("0.5.11", None),
-    "/list_external_corpora": ("0.5.11", None),
-}
-"""First and last version of the routes that not all have."""
-
 METRICS: Mapping[str, str] = {
     "gen_throughput": "0.5.2",
     "num_running_reqs": "0.5.2",
@@ -227,13 +214,8 @@ class Manners:
     chunks_repeat: StreamForm
     chunks_repeat_on_request: StreamForm
     """With `--stream-output`, later `--incremental-streaming-output`."""
-    flush_waits: bool
-    """`/flush_cache` takes a `timeout`."""
     state_update_admits: bool
     """A refused `/set_internal_state` says so."""
-    meta_info_in_chat: bool
-    details_in_chat: bool
-    """The chat route knows `return_spec_tokens_details`."""
     ngram_overlaps: bool
     ngram_derives_steps: bool
     ngram_devices: tuple[str, ...]
@@ -253,9 +235,11 @@ class Manners:
 
     def has_route(self, path: str) -> bool:
         """Tell whether this version serves a path; paths that are in no table always exist."""
-        first, last = ROUTES.get(path, ("0", None))
-        at = version_key(self.version)
-        return version_key(first) <= at and (last is None or at <= version_key(last))
+        return has_route(path, self.version)
+
+    def has(self, feature: Feature) -> bool:
+        """Tell whether this version has a feature of the protocol."""
+        return has(feature, self.version)
 
     def has_metric(self, name: str) -> bool:
         """Tell whether this version exports a metric."""
@@ -312,10 +296,7 @@ def manners(version: str) -> Manners:
         prefill_rate=since("0.5.8"),
         chunks_repeat=pick({"0.5.2": StreamForm.DELTA_IDS, "0.5.6": StreamForm.CUMULATIVE}),
         chunks_repeat_on_request=pick({"0.5.2": StreamForm.DELTA_IDS, "0.5.10": StreamForm.DELTA}),
-        flush_waits=since("0.5.10"),
         state_update_admits=since("0.5.15"),
-        meta_info_in_chat=since("0.5.13"),
-        details_in_chat=since("0.5.19"),
         ngram_overlaps=since("0.5.14"),
         ngram_derives_steps=since("0.5.14"),
         ngram_devices=pick(

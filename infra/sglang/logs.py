@@ -4,10 +4,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from infra.sglang.signatures import LOG_SIGNATURES, Moment, Signature
+from infra.sglang.signatures import CONSEQUENCE, LOG_SIGNATURES, Moment, Signature
+from infra.sglang.tracebacks import Raised, exceptions_in
 from sweeps.results import Outcome
 
-_MOST_TOLD = 300
+_MOST_TOLD = 500
+_LONGEST_LINE = 4000
+"""Of a line. Longer ones are dumps, and patterns are not to pore over them."""
 _ACCEPT_LENGTH = re.compile(r"Decode batch.*accept len: ([\d.]+)")
 _THROUGHPUT = re.compile(r"Decode batch.*gen throughput \(token/s\): ([\d.]+)")
 _DATA_PARALLEL = re.compile(r"^\[[^\]]*\bDP\d")
@@ -15,6 +18,8 @@ _DATA_PARALLEL = re.compile(r"^\[[^\]]*\bDP\d")
 _SETTINGS = re.compile(r"^.*server_args=.*$", re.MULTILINE)
 # A warning at import about a model that nobody asked for.
 _NOISE = re.compile(r"^.*Ignore import error when loading .*$", re.MULTILINE)
+# A child that says so itself is the one that ended the server.
+_CULPRIT = re.compile(r"hit an exception: $")
 _SERVED = re.compile(r"fired up and ready to roll|\b(?:Decode|Prefill) batch\b")
 _CAPTURE_FAILED = re.compile(r"Capture .{0,80} failed: ")
 _CAPTURE_BEGAN = re.compile(r"Capture .{0,80}\bbegin\b")
@@ -38,11 +43,13 @@ def explain_exit(code: int | None, tail: Sequence[str], moment: Moment | None = 
 
     `code` None: it lives, but its log tells of its end. `moment` None: as the lines tell.
     """
-    text = _NOISE.sub("", _SETTINGS.sub("", "\n".join(tail)))
-    now = _moment(text, moment)
+    lines = (line[:_LONGEST_LINE] for piece in tail for line in piece.splitlines() or [""])
+    text = _NOISE.sub("", _SETTINGS.sub("", "\n".join(lines)))
+    now, raised = _moment(text, moment), _culprit(text)
     for row in LOG_SIGNATURES:
-        if row.counts_in(now) and (match := row.pattern.search(text)):
-            return _explained(row, match.groupdict().get("what") or "")
+        where = raised if row.raised else text
+        if row.counts_in(now) and (match := row.pattern.search(where)):
+            return _explained(row, next(filter(None, match.groupdict().values()), ""))
     last = next((line.strip() for line in reversed(tail) if line.strip()), "no output")
     for row in LOG_SIGNATURES:
         if code in row.codes:
@@ -50,8 +57,22 @@ def explain_exit(code: int | None, tail: Sequence[str], moment: Moment | None = 
     return ExitReason(Outcome.FAILED, f"the server ended with {code}: {last[:_MOST_TOLD]}")
 
 
+def _culprit(text: str) -> str:
+    """Return the exception that ended the server, `Type: text`; empty where none is told.
+
+    What is raised because another process is gone does not count, and the first other one does.
+    """
+    found = [raised for raised in exceptions_in(text.splitlines()) if not _follows(raised)]
+    found.sort(key=lambda raised: not _CULPRIT.search(raised.heading))
+    return str(found[0]) if found else ""
+
+
+def _follows(raised: Raised) -> bool:
+    return bool(CONSEQUENCE.search(str(raised)))
+
+
 def _explained(row: Signature, what: str) -> ExitReason:
-    parts = [row.reason, what.strip()[:_MOST_TOLD], row.hint]
+    parts = [row.reason, " ".join(what.split())[:_MOST_TOLD], row.hint]
     return ExitReason(
         row.outcome, ": ".join(part for part in parts if part), row.name, retry=row.retry
     )

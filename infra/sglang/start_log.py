@@ -60,7 +60,8 @@ _MARKS: tuple[tuple[re.Pattern[str], StartPhase], ...] = (
 """The first line of each phase; the newest line of the first rank counts."""
 
 _DOOM = re.compile(
-    r"Scheduler hit an exception|DetokenizerManager hit an exception"
+    r"\b(?:Scheduler|\w+(?:Manager|Controller|Router|Client)) hit an exception"
+    r"|Rank \d+ scheduler (?:is dead|died during)|DataParallelController \d+ terminated with"
     r"|error while attempting to bind on address|[Rr]eceived sigquit from a child"
     r"|SIGQUIT received\.|Initialization failed\. (?:warmup|Please see)"
 )

@@ -14,6 +14,7 @@ from sweeps.prompts import Prompt
 
 DONE = b"[DONE]"
 _SHOWN_BYTES = 200
+_MOST_TOLD = 500
 
 Chunk = Mapping[str, Any]
 """The JSON of one event, as it came: whatever reads it must be ready for any of `_MISREADINGS`."""
@@ -121,7 +122,8 @@ def _take_generate(chunk: Chunk, tally: Tally) -> None:
     if finish:
         tally.verify_steps = meta.get("spec_verify_ct")
         tally.queue_s = meta.get("queue_time")  # with --enable-metrics
-        tally.finish(finish["type"], finish.get("matched"))
+        message, status = finish.get("message"), finish.get("status_code")
+        tally.finish(finish["type"], finish.get("matched"), message, status)
         if finish["type"] == "length":
             tally.compare(finish.get("length", total_tokens), "finished at length")
 
@@ -140,8 +142,10 @@ def _is_error(chunk: Chunk, tally: Tally) -> bool:
         if chunk.get("object") != "error":
             return False
         error = chunk
-    message = error.get("message") if isinstance(error, dict) else None
-    tally.fail(f"the server reports: {str(message or error)[:_SHOWN_BYTES]}")
+    told = error if isinstance(error, dict) else {"message": error}
+    status = next((told[name] for name in ("code", "status_code") if told.get(name)), None)
+    words = " ".join(str(told.get("message") or error).split())[:_MOST_TOLD]
+    tally.fail(f"the server reports{f' ({status})' if status else ''}: {words}")
     return True
 
 

@@ -11,6 +11,14 @@ NO_COUNTS = "text came without a token count: no continuous usage"
 
 _END_TOKENS = 1
 """A token that ends the text has none of its own."""
+_MOST_TOLD = 500
+
+
+def aborted_by(message: object, status: object = None) -> str:
+    """Say that the server gave a request up, in its own words as far as it has any."""
+    words = " ".join(str(message or "").split())[:_MOST_TOLD]
+    told = "the server aborted the request" + (f" ({status})" if status else "")
+    return f"{told}: {words}" if words else told
 
 
 @dataclass(slots=True)
@@ -121,11 +129,13 @@ class Tally:
         """Keep the first fault."""
         self.fault = self.fault or fault
 
-    def finish(self, reason: str, matched: object) -> None:
-        """Take the finish reason."""
+    def finish(
+        self, reason: str, matched: object, message: object = None, status: object = None
+    ) -> None:
+        """Take the finish reason; an abort may have a message and an HTTP status."""
         self.finish_reason = reason
         if reason == "abort":
-            self.fail("the server aborted the request")
+            self.fail(aborted_by(message, status))
         elif matched == "NaN happened":  # SGLang 0.5.23, srt/managers/schedule_batch.py
             self.fail("the server met NaN and stopped the request")
 

@@ -1,11 +1,13 @@
 """What failures mean for the rest of a sweep, on a real study and with real servers."""
 
+import json
 import uuid
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from infra.sglang.signatures import HOST_FAULTS, LOG_SIGNATURES
 from orchestrator.health import SweepHealth
 from orchestrator.job import TrialJob
 from orchestrator.search.known import KnownHost, KnownRules
@@ -23,6 +25,7 @@ from tests.orchestrator.search.ready import study_file
 from tests.orchestrator.test_trial import Recorder
 from tests.sweeps.makers import SMALL, result
 
+LOGS = Path(__file__).parents[1] / "data/logs"
 MANY = replace(SMALL, budget=Budget(trials=40), early_stopping=False, fixed={"tp_size": 8})
 
 
@@ -113,3 +116,25 @@ def test_what_a_hung_server_left_to_be_seen_is_kept(tmp_path: Path) -> None:
     assert {"log_tail.txt", "processes.txt", "environment.json", "stacks"} <= kept
     assert "infra.emulated" in (job.folder / "evidence" / "processes.txt").read_text()
     assert ended.dirty == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("log", ["unbalanced_old.txt", "error802.txt", "gloo_mesh.txt"])
+def test_what_a_host_does_wrong_is_tried_again_and_sets_it_aside(tmp_path: Path, log: str) -> None:
+    """The lines that such a host wrote, from a server that dies with them as it starts."""
+    told = (LOGS / log).read_text().splitlines()
+    scenario = tmp_path / "world.toml"
+    line = next(line for line in reversed(told) if "Error: " in line)
+    scenario.write_text(f"[start]\ndie_in = 'distributed_init'\nlast_line = {json.dumps(line)}\n")
+    host = HostSpec(engine=EngineName.EMULATED, time_scale=1000.0, scenario=str(scenario))
+    budget = replace(MANY.budget, start_s=40_000.0, phase_s=20_000.0, trial_s=1e6)
+    run = run_of(tmp_path, replace(MANY, hosts=[host], budget=budget))
+    while (job := run.next_job(host)) is not None:
+        run.on_result(run_trial(job, local_tools(host), Recorder()))
+    assert [result.outcome for result in run.results] == [Outcome.FAILED] * 3
+    assert {result.signature for result in run.results} <= HOST_FAULTS
+    assert len({result.config for result in run.results}) == 1, "the same trial, again"
+    assert run.health.closed == ()
+    hint = next(r.hint for r in LOG_SIGNATURES if r.name == run.results[0].signature)
+    assert hint in run.health.quarantined[host.name]
+    assert hint in str(run.health.trouble)

@@ -111,3 +111,55 @@ def test_quarantined_hosts_end_it_once_none_is_left() -> None:
     assert tripped([BASELINE, dirty], ["a", "b"]) is None
     why = tripped([BASELINE, dirty], ["a"])
     assert why == "no host is left that is proved clean (a: 2 processes outlived the stop)"
+
+
+SICK = "fabric_manager"
+
+
+def sick(number: int, host: str = "a", *, purpose: str = "search") -> TrialResult:
+    """Make the end of a trial that a fault of its host ended."""
+    reason = "the GPUs' fabric is not up: start nvidia-fabricmanager"
+    return replace(ended(number, Outcome.FAILED, SICK, purpose, reason), host=host)
+
+
+def looked_at(results: list[TrialResult], hosts: list[str]) -> Breaker:
+    breaker = Breaker(hosts, frozenset({PORT, SICK}), of_host=frozenset({SICK}))
+    for one in results:
+        breaker.take(one)
+    return breaker
+
+
+def test_a_host_that_keeps_failing_is_set_aside_with_its_remedy() -> None:
+    faults = [sick(0, purpose="baseline") for _ in range(3)]
+    assert looked_at(faults[:2], ["a", "b"]).quarantined == {}
+    breaker = looked_at(faults, ["a", "b"])
+    assert "three trials in a row failed there" in breaker.quarantined["a"]
+    assert "start nvidia-fabricmanager" in breaker.quarantined["a"]
+    assert breaker.why() is None, "the other host can have the baseline"
+    assert all(map(breaker.is_left, faults))
+    alone = looked_at(faults, ["a"])
+    assert "no host is left that can be used (a: three trials in a row" in str(alone.why())
+    assert not alone.is_left(faults[-1])
+
+
+def test_a_host_that_worked_is_set_aside_for_several_configurations_alone() -> None:
+    worked = replace(ended(9, Outcome.MEASURED), host="a")
+    one = [sick(1), sick(1), sick(1)]
+    assert looked_at([worked, *one], ["a"]).quarantined == {}
+    assert "a" in looked_at([worked, *one, sick(2)], ["a"]).quarantined
+    assert looked_at([worked, sick(1), worked, sick(2), worked, sick(3)], ["a"]).quarantined == {}
+    others = replace(ended(4, Outcome.FAILED, PORT), host="a")
+    assert looked_at([others, others, sick(1), sick(1), others], ["a"]).quarantined == {}
+
+
+def test_failures_of_a_host_that_was_set_aside_do_not_end_the_sweep_on_others() -> None:
+    faults = [sick(number) for number in range(1, 9)]
+    good = [replace(BASELINE, host="b"), replace(ended(20, Outcome.MEASURED), host="b")]
+    breaker = looked_at([good[0], *faults, good[1], *faults], ["a", "b"])
+    assert set(breaker.quarantined) == {"a"}
+    assert breaker.why() is None
+
+
+def test_faults_of_a_host_close_no_value() -> None:
+    known = [BASELINE, *(replace(sick(number), host="local") for number in range(1, 9))]
+    assert closed_values(known) == ()

@@ -27,11 +27,12 @@ from infra.emulated.scenario import (
 )
 from infra.emulated.settings import Algorithm, Settings
 from infra.emulated.truth import HostTruth, Span
+from infra.sglang.end_words import rank_dead
 from infra.sglang.flags import version_key
 from sweeps.values import Value, digest
 
 LOSS_NOTICED_SINCE = "0.5.10"
-"""Older versions wait for ever for a process that has died."""
+"""Older versions notice the first rank alone: for another one that has died they wait for ever."""
 HANG_LIMIT_S = 3600.0
 """Wall seconds after which even a server that hangs ends."""
 _LOAD_LOOK_S = 5.0
@@ -357,14 +358,15 @@ class Loader:
         loss = self.ranks.look()
         if loss is None:
             return
-        if not self.launch.is_since(LOSS_NOTICED_SINCE):
+        noticed = self.launch.is_since(LOSS_NOTICED_SINCE)
+        if not noticed and loss.rank != 0:
             hang()
-        SERVER.error(
-            "Traceback (most recent call last):\nRuntimeError: Rank %d scheduler died during "
-            "initialization (exit code: %d). With -9, look for the OOM killer in the kernel's log.",
-            loss.rank,
-            loss.exit_code,
-        )
+        told = rank_dead(self.launch.emulation.version).lines(rank=loss.rank, code=loss.exit_code)
+        if not noticed:
+            for line in told:
+                SERVER.error(line)
+            told = ["EOFError"]
+        sys.stderr.write("\n".join(["Traceback (most recent call last):", *told, ""]))
         raise SystemExit(1)
 
     def _fail(self, error: str) -> NoReturn:

@@ -20,6 +20,7 @@ from infra.emulated.serving.validation import (
     validation,
     wrong_message,
 )
+from infra.sglang.protocol import Feature
 
 _GRAPH_PHASES = (
     "prefill", "decode", "target_verify", "draft_prefill", "draft_decode", "draft_extend",
@@ -177,12 +178,14 @@ class ControlRoutes:
     async def flush_cache(self, request: Request) -> Response:
         """Empty the caches; refused while requests run, unless `timeout` host seconds suffice."""
         state = self._state
-        wait_s = _timeout_s(request) if state.facts.how.flush_waits else 0.0
+        wait_s = _timeout_s(request) if state.facts.how.has(Feature.FLUSH_WAITS) else 0.0
         until_s = state.clock.now_s() + wait_s
         while not state.scheduler.idle and state.clock.now_s() < until_s:
             await asyncio.sleep(min(_LEAST_SLEEP_S, state.clock.real_s(wait_s)))
         if not state.scheduler.flush():
             told = replies.FLUSH_TIMED_OUT if wait_s else replies.FLUSH_REFUSED
+            if not state.facts.how.has(Feature.FLUSH_TELLS):
+                told = replies.FLUSHED
             return Response(told, status_code=400)
         RANK.info("Cache flushed successfully!")
         return Response(replies.FLUSHED)

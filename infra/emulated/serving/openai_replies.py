@@ -23,6 +23,7 @@ from infra.emulated.serving.replies import (
 )
 from infra.emulated.text import render_all
 from infra.emulated.versions import Figure
+from infra.sglang.protocol import Feature
 
 _MARK = "\x00"
 _WRONG_FACTOR = 1.5
@@ -76,6 +77,7 @@ class _Usage:
         if self._kind is not None:
             self.final = self._kind is not Usage.NONE
             self.each = self._kind not in (Usage.NONE, Usage.FINAL)
+        self.each = self.each and style.how.has(Feature.CONTINUOUS_USAGE)
         prompt = len(generation.prompt)
         self._prompt = prompt
         marked = orjson.dumps(usage_of(0, 0))
@@ -127,6 +129,11 @@ class OpenAiStream:
             "model": wishes.model,
         }
         self._before, self._after = self._content_frame()
+
+    @property
+    def tells_failure(self) -> bool:
+        """Tell whether the version says why the server gave a request up."""
+        return self.style.how.has(Feature.ABORT_IN_CHAT)
 
     def first(self) -> bytes:
         """Return what opens the stream."""
@@ -186,7 +193,7 @@ class OpenAiStream:
         ids = generation.output[: emission.completion_tokens]
         text = visible_text(generation, render_all(ids), emission)
         choice = self.framed(self.message(text), finish_reason(generation, emission))
-        if self.wishes.meta_info and self.style.how.meta_info_in_chat:
+        if self.wishes.meta_info and self.style.how.has(Feature.META_IN_CHAT):
             meta = meta_info(self.job, emission, self.style)
             choice["meta_info"] = {**meta, "response_sent_to_client_ts": time.time()}
         return choice
@@ -254,10 +261,11 @@ def extension(streams: Sequence[OpenAiStream]) -> Json:
     """Return SGLang's own additions, as far as they were asked for and the version has them."""
     lead = streams[0]
     extra: Json = {}
-    if not lead.style.how.details_in_chat:
-        return extra
-    if lead.wishes.spec_details and lead.style.speculates and lead.job.generation.verifies:
+    how, speculates = lead.style.how, lead.style.speculates and lead.job.generation.verifies
+    if lead.wishes.spec_details and speculates and how.has(Feature.CHAT_VERIFY_COUNT):
         extra["spec_tokens_details"] = _details(lead.job.generation, lead.style)
+    if not how.has(Feature.CHAT_IDS):
+        return extra
     if lead.wishes.output_ids:
         extra["output_ids"] = [list(stream.job.generation.output) for stream in streams]
     if lead.wishes.input_ids:

@@ -9,6 +9,7 @@ from infra.emulated.engine import Generation
 from infra.emulated.serving.jobs import Emission, Job
 from infra.emulated.text import render_all
 from infra.emulated.versions import Figure, Manners, MetaField, StreamForm
+from infra.sglang.protocol import Feature
 
 Json = dict[str, object]
 DONE = b"data: [DONE]\n\n"
@@ -204,6 +205,11 @@ class NativeStream:
     _text: str = ""
     _ids: list[int] = field(default_factory=list)
     _sent: bool = False
+
+    @property
+    def tells_failure(self) -> bool:
+        """Tell whether the version says why the server gave a request up."""
+        return self.style.how.has(Feature.ABORT_IN_GENERATE)
 
     def first(self) -> bytes:
         """Return nothing: the first token opens the stream."""

@@ -22,6 +22,11 @@ class Frames(Protocol):
 
     job: Job
 
+    @property
+    def tells_failure(self) -> bool:
+        """Tell whether the version says why the server gave a request up; else it just closes."""
+        ...
+
     def first(self) -> bytes:
         """Return what opens it."""
         ...
@@ -176,6 +181,8 @@ class Flow:
             self._broken = frames if happens else self._broken
         if not taken:
             return []
+        if taken[-1].failure and not frames.tells_failure:
+            raise ConnectionCutError
         parts = list(map(frames.chunk, taken))
         if place not in self._opened:
             self._opened.add(place)

@@ -66,6 +66,15 @@ class Inside:
 
         return self._runner.run(work())
 
+    def ask_both(self, *requests: tuple[str, object]) -> list[Answer]:
+        """Post several bodies to paths of their own at the same time."""
+
+        async def work() -> list[Answer]:
+            asked = (self._ask("POST", path, body, {}) for path, body in requests)
+            return list(await asyncio.gather(*asked))
+
+        return self._runner.run(work())
+
     async def _ask(
         self, method: str, path: str, body: object, headers: Mapping[str, str]
     ) -> Answer:

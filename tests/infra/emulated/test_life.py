@@ -148,17 +148,21 @@ def test_what_dies_while_loading() -> None:
         serve(*SMALL, scale=FAST, world=STUCK_IN_WEIGHTS) as asked,
         serve(*SMALL, scale=FAST, world=STUCK_IN_WEIGHTS) as new,
         serve(*SMALL, scale=FAST, world=STUCK_IN_WEIGHTS, EMULATED_VERSION="0.5.9") as old,
+        serve(*SMALL, scale=FAST, world=STUCK_IN_WEIGHTS, EMULATED_VERSION="0.5.9") as first,
     ):
-        for served in (asked, new, old):
+        for served in (asked, new, old, first):
             wait_for_log(served, "Load weight begin")
-        started = tree(asked), tree(new), tree(old)
+        started = tree(asked), tree(new), tree(old), tree(first)
         asked.process.terminate()
-        for processes in started[1:]:
-            one(processes, "TP0").kill()
+        for processes, rank in zip(started[1:], ("TP0", "TP1", "TP0"), strict=True):
+            one(processes, rank).kill()
         assert exit_code(asked) == -signal.SIGTERM
         assert exit_code(new) == 1
         assert "Rank 0 scheduler died during initialization (exit code: -9)" in new.log()
-        assert old.process.poll() is None
+        assert exit_code(first) == 1
+        assert "Rank 0 scheduler is dead." in first.log()
+        assert "Exit code: -9" in first.log()
+        assert old.process.poll() is None, "it waits for the first rank alone"
         old.process.terminate()
         assert exit_code(old) == -signal.SIGTERM
         for processes in started:

@@ -1,5 +1,7 @@
 """The emulated server behaves as its version of SGLang: a row a version."""
 
+import asyncio
+import json
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -7,11 +9,20 @@ from typing import Any
 import pytest
 
 from infra.emulated.arguments import parse
+from infra.emulated.engine import EmulatedEngine
 from infra.emulated.logs import DecodeWindow, Pressure, accept_rate, decode_line, prefill_line
 from infra.emulated.resolution import resolve
 from infra.emulated.rules import resolution_fault
+from infra.emulated.serving.jobs import Emission, Job
+from infra.emulated.serving.openai_replies import ChatStream, Wishes
+from infra.emulated.serving.replies import DONE, NativeStream, Style
+from infra.emulated.serving.streaming import ConnectionCutError, Flow
 from infra.emulated.settings import make_settings
+from infra.emulated.truth import TRUTHS
 from infra.emulated.versions import METRICS, manners
+from orchestrator.load_client.dialects import DIALECTS, take_reads
+from orchestrator.load_client.http_answer import EventSplitter
+from orchestrator.load_client.tally import Tally
 from sweeps.values import Value
 from tests.infra.emulated.asgi import BASE, NGRAM, inside
 
@@ -89,7 +100,8 @@ def test_prefill_lines_put_the_rate_where_the_version_does() -> None:
     ("version", "present", "absent"),
     [
         ("0.5.4", {"/get_server_info", "/get_load"}, {"/server_info", "/v1/loads", "/ready"}),
-        ("0.5.9", {"/server_info", "/get_server_info", "/v1/loads"}, {"/list_external_corpora"}),
+        ("0.5.7", {"/server_info", "/get_load"}, {"/v1/loads"}),
+        ("0.5.8", {"/server_info", "/get_server_info", "/v1/loads"}, {"/list_external_corpora"}),
         ("0.5.12", {"/list_external_corpora", "/get_load"}, {"/ready"}),
         ("0.5.20", {"/ready", "/get_load"}, {"/metrics"}),
         ("0.5.23", {"/ready", "/v1/loads", "/get_model_info"}, {"/get_load"}),
@@ -247,6 +259,101 @@ def test_overlap_with_eagle_is_asked_for_by_a_variable_in_between() -> None:
 def test_rules(version: str, given: dict[str, Value], told: str) -> None:
     fault = resolution_fault(resolve({**BASE, **given}, version), 8, version)
     assert (told in fault) if told else (fault == "")
+
+
+CHAT_BODY = {
+    "messages": [{"role": "user", "content": "a prompt"}], "max_tokens": 60, "temperature": 0,
+    "stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+    "return_spec_tokens_details": True, "return_output_ids_in_sglext": True,
+}  # fmt: skip
+STREAMS = Path(__file__).parents[2] / "data/streams"
+
+
+def chat_chunks(version: str) -> list[dict[str, Any]]:
+    with inside(NGRAM, version) as server:
+        return server.ask("POST", "/v1/chat/completions", CHAT_BODY).events()
+
+
+@pytest.mark.parametrize(
+    ("version", "counts", "verifies", "ids"),
+    [
+        ("0.5.3", False, False, False),
+        ("0.5.4", False, False, False),
+        ("0.5.5", True, False, False),
+        ("0.5.18", True, False, False),
+        ("0.5.19", True, True, False),
+        ("0.5.20", True, True, True),
+        ("0.5.23", True, True, True),
+    ],
+)
+def test_what_a_chat_stream_tells(version: str, *, counts: bool, verifies: bool, ids: bool) -> None:
+    chunks = chat_chunks(version)
+    said = [c for c in chunks if c["choices"] and c["choices"][0]["delta"].get("content")]
+    assert said
+    assert all(bool(chunk.get("usage")) is counts for chunk in said)
+    assert chunks[-1]["usage"]["completion_tokens"] == 60
+    extra: dict[str, Any] = next((chunk["sglext"] for chunk in chunks if "sglext" in chunk), {})
+    assert ("spec_tokens_details" in extra, "output_ids" in extra) == (verifies, ids)
+
+
+def test_an_old_chat_stream_has_usage_where_a_recorded_one_has() -> None:
+    """tests/data/streams/old_usage_0_5_4.sse: none before the chunk that follows the last."""
+    lines = (STREAMS / "old_usage_0_5_4.sse").read_text().split("\n\n")
+    data = [line.strip().removeprefix("data: ") for line in lines if line.strip()]
+    recorded = [json.loads(each) for each in data if each != "[DONE]"]
+    for chunks in (recorded, chat_chunks("0.5.4")):
+        assert [bool(chunk.get("usage")) for chunk in chunks] == [False] * (len(chunks) - 1) + [
+            True
+        ]
+        assert chunks[-1]["choices"] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [("0.5.9", "Cache flushed"), ("0.5.10", "Flush cache failed")]
+)
+def test_a_refused_flush_says_so_from_0_5_10_on(version: str, told: str) -> None:
+    with inside(NGRAM, version) as server:
+        _, refused = server.ask_both(("/generate", BODY), ("/flush_cache", None))
+    assert (refused.status, told in refused.body.decode()) == (400, True)
+
+
+async def given_up(version: str, api: str) -> tuple[bytes, bool]:
+    """Return what a stream brings whose request the server gives up, and whether it is whole."""
+    settings = make_settings(BASE, {}, version)
+    engine = EmulatedEngine(settings, TRUTHS["M"])
+    job = Job("r", engine.open("a prompt", 9), 0.0, started_s=0.0, prefilled_s=0.0)
+    job.emissions.append(
+        Emission((), 0, 1.0, finished=True, aborted=True, failure="KV cache pool is full.")
+    )
+    job.ready.set()
+    style = Style(manners(version), settings.draft_tokens)
+    frames: Any = NativeStream(job, style)
+    if api == "chat":
+        frames = ChatStream(job, style, Wishes("m"))
+    sent = b""
+    try:
+        async for part in Flow([frames], lambda _: DONE).events():
+            sent += part
+    except ConnectionCutError:
+        return sent, False
+    return sent, True
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "whole"),
+    [("chat", "0.5.9", False), ("chat", "0.5.10", True), ("chat", "0.5.23", True),
+     ("generate", "0.5.10", False), ("generate", "0.5.11", True), ("generate", "0.5.23", True)],
+)  # fmt: skip
+def test_old_versions_close_the_connection_of_what_they_give_up(
+    api: str, version: str, *, whole: bool
+) -> None:
+    sent, ended = asyncio.run(given_up(version, api))
+    assert ended is whole
+    assert (b"KV cache pool is full." in sent) is whole
+    if whole:
+        tally, splitter = Tally(), EventSplitter()
+        take_reads(DIALECTS[api], [(0.0, splitter.feed(sent))], tally)
+        assert "(500): KV cache pool is full." in tally.fault
 
 
 def test_corpora(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Why a server died, from its exit code and its last lines."""
 
+import time
+
 import pytest
 
 from infra.sglang.logs import accept_lengths, decode_rates, explain_exit
@@ -56,3 +58,14 @@ def test_reads_the_rate_of_every_decode_line_of_one_rank() -> None:
     ]
     assert decode_rates(lines) == [2194.95, 20.0]
     assert decode_rates([line.replace("TP0", "DP1 TP0") for line in lines]) == []
+
+
+def test_a_flood_without_line_ends_costs_about_what_ordinary_lines_cost() -> None:
+    """No pattern may pore over a long line again and again: logs are whatever a server writes."""
+    ordinary = ["[2026-01-01 00:00:00 TP0] Decode batch, #running-req: 1, #token: 38"] * 1000
+    spent_s = []
+    for lines in (ordinary, ["x" * 70_000] * 20, ["RuntimeError: a " * 4000] * 20):
+        began_s = time.process_time()
+        explain_exit(-9, lines)
+        spent_s.append(time.process_time() - began_s)
+    assert max(spent_s[1:]) < 40 * spent_s[0]

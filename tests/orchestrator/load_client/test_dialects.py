@@ -288,3 +288,63 @@ def test_what_is_tolerated_grows_with_the_count() -> None:
     assert tally.fault == ""
     tally.count(990)
     assert "fell from 1020 to 990" in tally.fault
+
+
+def native_abort(message: str | None, status: int | None, **more: object) -> dict[str, object]:
+    finish = {"type": "abort", "message": message, "status_code": status, "err_type": None, **more}
+    meta = {"prompt_tokens": 3, "completion_tokens": 0, "cached_tokens": 0}
+    return {"text": "", "output_ids": None, "meta_info": {**meta, "finish_reason": finish}}
+
+
+def chat_abort(message: str, name: str, status: int) -> dict[str, object]:
+    error = {"object": "error", "message": message, "type": name, "param": None, "code": status}
+    return {"error": error}
+
+
+ABORTS = [
+    # anomalyco/opencode 40254
+    ("chat", chat_abort("The request queue is full.", "SERVICE_UNAVAILABLE", 503),
+     "(503): The request queue is full."),
+    # sgl-project/sglang 31802
+    ("generate", native_abort("The routing key has too many requests in the queue.", 429),
+     "(429): The routing key has too many"),
+    # sgl-project/sglang 22535: aborted by the user's own request, without a status
+    ("generate", native_abort("Aborted", None), "the server aborted the request: Aborted"),
+    # sgl-project/sglang 2956
+    ("generate", native_abort("Multimodal prompt is too long after expanding its tokens.", 400,
+                              err_type="BadRequestError"), "(400): Multimodal prompt is too long"),
+    # SGLang 0.5.23, srt/managers/scheduler.py
+    ("generate", native_abort("Request waiting timeout reached.", 503),
+     "(503): Request waiting timeout reached."),
+    ("chat", chat_abort("Request running timeout reached.", "SERVICE_UNAVAILABLE", 503),
+     "(503): Request running timeout reached."),
+    # SGLang 0.5.23, srt/managers/schedule_batch.py
+    ("chat", chat_abort("Retracted under decode memory pressure without a KV backup. Retry later.",
+                        "SERVICE_UNAVAILABLE", 503), "(503): Retracted under decode memory"),
+    # SGLang 0.5.4, srt/entrypoints/http_server.py: no status there
+    ("generate", {"error": {"message": "The input is longer than the context length"}},
+     "the server reports: The input is longer"),
+    ("generate", native_abort(None, None), "the server aborted the request"),
+    ("chat", ended("abort"), "the server aborted the request"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("api", "event", "told"), ABORTS)
+def test_the_servers_own_words_are_kept(api: str, event: dict[str, object], told: str) -> None:
+    tally = tell(api, event, b"[DONE]")
+    assert told in tally.fault
+    assert "None" not in tally.fault
+
+
+def test_the_words_of_a_recorded_abort_are_kept() -> None:
+    splitter = EventSplitter()
+    events = splitter.feed((STREAMS / "abort_queue_full_generate.sse").read_bytes())
+    tally = Tally()
+    take_reads(DIALECTS["generate"], [(0.0, events)], tally)
+    assert tally.fault == "the server aborted the request (503): The request queue is full."
+
+
+def test_a_flood_of_words_is_cut_and_kept_on_one_line() -> None:
+    tally = tell("generate", native_abort("a\nb " * 10_000, 500))
+    assert len(tally.fault) < 700
+    assert "\n" not in tally.fault
