@@ -12,6 +12,7 @@ from pathlib import Path
 
 from infra import reaper
 from infra.gpus import count_gpus
+from infra.host import HostError
 from infra.host_lock import host_lock
 from infra.leftovers import LeftoverKind, find_leftovers, remove
 from infra.probing.facts import HostFacts
@@ -43,8 +44,11 @@ class Hands:
         return settled, facts
 
     def take(self, names: Sequence[str], owner: str) -> None:
-        """Hold GPUs for the sweep, while this actor lives. Raises HostInUseError."""
-        self._held.enter_context(host_lock(names, owner))
+        """Hold GPUs for the sweep, while this actor lives. Raises HostError."""
+        try:
+            self._held.enter_context(host_lock(names, owner))
+        except OSError as error:
+            raise HostError(f"its GPUs cannot be locked: {error}") from error
 
     def clear(self, dead_sweeps: Sequence[str]) -> list[str]:
         """Remove what dead sweeps left here; return in words what still ran of it."""
