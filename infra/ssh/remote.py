@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +45,7 @@ _CALLS_AT_ONCE = 5
 _HASH_S = 1800.0
 _KILL_AFTER_S = 2
 _TIMED_OUT = 124
+_SHA256 = re.compile("[0-9a-f]{64}")
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -303,7 +305,11 @@ class SshRemote:
         if done.code != 0:
             raise TransferError(f"{self._name}: {path} cannot be read: {done.complaint}")
         # A backslash first says that the name was escaped.
-        return done.text.lstrip("\\").split(" ", 1)[0]
+        found = done.text.lstrip("\\").split(" ", 1)[0]
+        # It becomes part of a file's name here.
+        if not _SHA256.fullmatch(found):
+            raise TransferError(f"{self._name}: sha256sum there answers {found[:80]!r}")
+        return found
 
 
 def _with_hidden(line: str, stdin: bytes, hidden: Mapping[str, str] | None) -> tuple[str, bytes]:

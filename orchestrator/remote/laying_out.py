@@ -1,11 +1,11 @@
 """Lays out on the host what was sent: a folder that is the sender's, as far as a sweep sees."""
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from infra.whole_file import replacing
 from orchestrator.remote.notes import ORDER, read_object, write_object
 from orchestrator.remote.place import Place
 
@@ -51,9 +51,8 @@ def order(place: Place, run: str, data: Mapping[str, Any]) -> Path:
 
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.copyfile(source, beside)
-    beside.replace(target)
+    with source.open("rb") as held, replacing(target) as file:
+        shutil.copyfileobj(held, file)
 
 
 def _inside(folder: Path, path: str) -> Path:

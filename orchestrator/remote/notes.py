@@ -1,16 +1,17 @@
 """The notes that a command started from elsewhere leaves on its host: who runs it, how it ended.
 
-Only the standard library and `infra.process_id`: it is read at the start of every call there.
+Only the standard library and two small modules of `infra`: it is read at the start of every call
+there.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from infra.process_id import ProcessId
+from infra.whole_file import write_whole
 
 ORDER, LAUNCHER, DRIVER, END, OUTPUT = (
     "order.json", "launcher.json", "driver.json", "end.json", "output.log",
@@ -85,9 +86,7 @@ def read_object(path: Path) -> dict[str, Any]:
 def write_object(path: Path, data: Mapping[str, Any]) -> None:
     """Write a small file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(data))
-    beside.replace(path)
+    write_whole(path, json.dumps(data).encode())
 
 
 def _process(note: Mapping[str, Any]) -> ProcessId | None:
