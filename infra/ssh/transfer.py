@@ -131,6 +131,8 @@ class Transfer:
             except FileNotFoundError:
                 continue
             for entry in entries:
+                if not _is_plain(entry.filename):
+                    raise TransferError(f"{folder} holds a name {entry.filename[:80]!r}")
                 mode = entry.st_mode or 0
                 if stat.S_ISDIR(mode):
                     waiting.append(at / entry.filename)
@@ -190,6 +192,11 @@ class Transfer:
     def _part(self, path: str, digest: str) -> str:
         folder, name = posixpath.split(path)
         return posixpath.join(folder, f".{name}.{digest[:_HASH_CHARS]}.part")
+
+
+def _is_plain(name: str) -> bool:
+    """Tell whether a name that a host gives is that of a file in its folder."""
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
 
 
 def _part_here(part: Path, size: int) -> IO[bytes]:

@@ -1,6 +1,7 @@
 """One look at each of several hosts, all at once, each within its time."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ PROBE_S = 120.0
 _CLOCK_TRIES = 3
 _MODULE_MISSING = "No module named"
 _NO_SHELL = "no login shell runs there, so what .bashrc, conda or pyenv put on the PATH is not seen"
+_SECONDS = re.compile(r"\d{1,12}(\.\d{1,12})?")
 _T = TypeVar("_T")
 
 
@@ -141,7 +143,7 @@ def ask(remote: Remote, python: str, question: Question) -> Answer:
         raise ReadError(_why(python, done.code, done.complaint))
     try:
         return Answer.from_data(json.loads(done.stdout))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ReadError(f"the version of ours there answers in another form: {error}") from error
 
 
@@ -176,10 +178,9 @@ def _clock(remote: Remote) -> ClockOffset | None:
         before_s, since_s = time.time(), time.monotonic()
         text = remote.run(["date", "+%s.%N"], repeatable=True).text.strip()
         half_s = (time.monotonic() - since_s) / 2
-        try:
-            found = ClockOffset(float(text) - (before_s + half_s), half_s)
-        except ValueError:
+        if not _SECONDS.fullmatch(text):
             return None
+        found = ClockOffset(float(text) - (before_s + half_s), half_s)
         if best is None or found.plus_minus_s < best.plus_minus_s:
             best = found
     return best

@@ -1,6 +1,5 @@
 """Brings what a host's sweeps wrote here: only what is new, each file whole or not at all."""
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from infra.remote import TransferError
 from infra.whole_file import replacing
 from orchestrator.files import place_below, read_json, write_json
 from orchestrator.journal import DiskError
+from orchestrator.remote.answers import bad_answer, read_answer
 from orchestrator.remote.calling import There
 from orchestrator.remote.listing import DATABASES
 
@@ -68,7 +68,11 @@ def _bring(
 ) -> Iterator[int]:
     """Fetch small files; yield the size of each."""
     for batch in _batches(names, listed):
-        for name, mtime_ns, data in _frames(there.raw("frames", {"paths": batch}, _BATCH_S)):
+        host, asked = there.remote.name, set(batch)
+        for name, mtime_ns, data in _frames(host, there.raw("frames", {"paths": batch}, _BATCH_S)):
+            if name not in asked:
+                raise bad_answer(host, f"a file {name[:80]!r} that nobody asked for")
+            asked.remove(name)
             _place(place_below(folder, name), data, mtime_ns)
             yield len(data)
 
@@ -94,13 +98,18 @@ def _batches(names: Sequence[str], listed: Mapping[str, list[int]]) -> Iterator[
         yield batch
 
 
-def _frames(data: bytes) -> Iterator[tuple[str, int, bytes]]:
-    """Take an answer apart: a line of JSON, then so many bytes, again and again."""
+def _frames(host: str, data: bytes) -> Iterator[tuple[str, int, bytes]]:
+    """Take an answer apart: a line of JSON, then so many bytes, again and again.
+
+    Raises BadAnswerError.
+    """
     at = 0
     while at < len(data):
-        end = data.index(b"\n", at)
-        head = json.loads(data[at:end])
+        end = data.find(b"\n", at)
+        head = read_answer(host, "frames", data[at : None if end < 0 else end])
         at = end + 1 + head["size"]
+        if end < 0 or at > len(data):
+            raise bad_answer(host, f"less of {head['path'][:80]!r} than it says")
         yield head["path"], head["mtime_ns"], data[end + 1 : at]
 
 
