@@ -27,7 +27,7 @@ from ray.tune.search import Searcher
 
 from infra.host import HostError
 from infra.local_host import LocalHost
-from infra.reaper import find_tagged
+from infra.reaper import STATE_TAG, find_tagged
 from infra.runtime_folder import RuntimeFolder
 from orchestrator.cluster.lent import Cluster
 from orchestrator.files import read_json, write_json
@@ -384,6 +384,8 @@ def _progress(job: TrialJob, report: dict[str, Any]) -> TrialProgress:
 def _job_here(config: dict[str, Any]) -> TrialJob:
     """Return the trial as it is on this machine, which may not be the driver's."""
     job: TrialJob = config["job"]
+    if job.state:
+        os.environ[STATE_TAG] = job.state
     if not config["folder"]:
         return job
     folder = Path(config["folder"]).expanduser()

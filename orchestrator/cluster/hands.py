@@ -62,9 +62,10 @@ class Hands:
         except OSError as error:
             raise HostError(f"its GPUs cannot be locked: {error}") from error
 
-    def clear(self, dead_sweeps: Sequence[str]) -> list[str]:
-        """Remove what dead sweeps left here; return in words what still ran of it."""
-        removed = [found for found in find_leftovers(dead_sweeps) if remove(found)]
+    def clear(self, dead_sweeps: Sequence[str], state: str = "") -> list[str]:
+        """Remove what dead sweeps of a state folder left here; return what still ran, in words."""
+        with reaper.working_for(state):
+            removed = [found for found in find_leftovers(dead_sweeps) if remove(found)]
         return [found.what for found in removed if found.kind is LeftoverKind.PROCESSES]
 
     def write_order(self, path: str, order: dict[str, object]) -> None:
@@ -75,9 +76,10 @@ class Hands:
         """Return the files of a trial as an archive."""
         return pack(Path(folder).expanduser())
 
-    def reap(self, sweep: str, trial: str | None = None) -> int:
-        """End what still carries the tag of a sweep or a trial here."""
-        return reaper.reap(sweep, trial)
+    def reap(self, sweep: str, trial: str | None = None, state: str = "") -> int:
+        """End what still carries the tag of a sweep or a trial of a state folder here."""
+        with reaper.working_for(state):
+            return reaper.reap(sweep, trial)
 
 
 def pack(folder: Path) -> bytes:
