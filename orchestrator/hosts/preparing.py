@@ -144,7 +144,9 @@ class _Preparation:
         self._must([self.base.path, "-m", "venv", "--without-pip", folder])
         # Its Python may come without: some systems leave pip out.
         self._must([python, "-m", "zipfile", "-e", pip, f"{folder}/{self._packages}"])
-        install = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
+        # A source distribution would run a program of its own there, and need compilers.
+        install = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps",
+                   "--only-binary", ":all:"]  # fmt: skip
         self._install([python, *install, "--require-hashes", "-r", requirements], source)
         self._prove(python)
         self.remote.write(f"{folder}/{_DONE}", f"{version}\n".encode())
