@@ -19,6 +19,7 @@ from infra.probing.plain import plain_facts
 from infra.probing.reading import ReadError
 from infra.remote import DeadlineError, Remote, RemoteError
 from infra.ssh.remote import SshRemote
+from sweeps.problems import BadInputError, Problem
 
 PROBE_S = 120.0
 """Wall seconds for the whole look at one host."""
@@ -60,11 +61,15 @@ class Look:
 def look_at(
     hosts: Sequence[HostEntry], inventory: Inventory, ssh_config: Path | None = None
 ) -> list[Look]:
-    """Look at all hosts in parallel; a host that hangs costs its deadline, and only its own."""
+    """Look at all hosts in parallel; a host that hangs costs its deadline, and only its own.
 
-    # Before any thread: a way that is not clear is bad input for all.
-    remotes = [SshRemote.to(host, inventory, ssh_config) for host in hosts]
-    calls = [partial(_timed, host, remote) for host, remote in zip(hosts, remotes, strict=True)]
+    A host whose way is not clear is told as one. Raises BadInputError where it is so for all.
+    """
+    ways = [_way(host, inventory, ssh_config) for host in hosts]
+    unclear = [problem for way in ways if isinstance(way, list) for problem in way]
+    if hosts and all(isinstance(way, list) for way in ways):
+        raise BadInputError(inventory.source, unclear)
+    calls = [partial(_timed, host, way) for host, way in zip(hosts, ways, strict=True)]
     late = [Look(host, trouble=f"no answer within {PROBE_S:g} s", took_s=PROBE_S) for host in hosts]
     return in_parallel(calls, late, PROBE_S)
 
@@ -87,11 +92,23 @@ def in_parallel(
     return list(found)
 
 
-def _timed(host: HostEntry, remote: SshRemote) -> Look:
+def _way(
+    host: HostEntry, inventory: Inventory, ssh_config: Path | None
+) -> SshRemote | list[Problem]:
+    """Return the way to a host, or what is unclear about it."""
+    try:
+        return SshRemote.to(host, inventory, ssh_config)
+    except BadInputError as error:
+        return list(error.problems)
+
+
+def _timed(host: HostEntry, way: SshRemote | list[Problem]) -> Look:
+    if isinstance(way, list):
+        return Look(host, trouble="; ".join(map(str, way)))
     since_s = time.monotonic()
-    with closing(remote):
+    with closing(way):
         try:
-            found = _look(host, remote)
+            found = _look(host, way)
         except RemoteError as error:
             found = Look(host, trouble=str(error))
     return replace(found, took_s=time.monotonic() - since_s)

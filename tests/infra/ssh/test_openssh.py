@@ -7,6 +7,7 @@ right. The reader without OpenSSH gives the same, or says that it cannot know.
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -20,6 +21,7 @@ from infra.ssh.config import Hop, route
 from infra.ssh.keys import agent_keys
 from infra.ssh.login import connect, host_key
 from infra.ssh.remote import SshRemote
+from orchestrator.hosts.reaching import look_at
 from orchestrator.hosts.trusting import trust_host
 from sweeps.problems import BadInputError
 from tests.infra.ssh.configurations import (
@@ -265,3 +267,20 @@ def test_a_key_that_no_file_keeps_is_not_said_to_be_trusted(tmp_path: Path) -> N
         inventory.write_text(f'{table}known_hosts = "/dev/null"\n')
         with pytest.raises(BadInputError, match="host keys are strict"):
             trust_host("rack", inventory, key.fingerprint, lambda _: True, file)
+
+
+def test_a_way_that_is_unclear_is_told_for_its_host_alone(tmp_path: Path) -> None:
+    with running(tmp_path) as sshd:
+        file = tmp_path / "ssh_config"
+        file.write_text("Host odd\n  ProxyCommand nc %h %p\n")
+        good = HostEntry(
+            "good", "127.0.0.1", USER, sshd.port, str(sshd.key_path), python=sys.executable,
+            known_hosts=str(sshd.folder / "known_hosts"), folder=str(tmp_path / "ours"),
+        )  # fmt: skip
+        odd = HostEntry("odd", "odd")
+        inventory = Inventory("hosts.toml", (good, odd))
+        first, second = look_at([good, odd], inventory, file)
+        assert first.trouble == ""
+        assert "proxycommand" in second.trouble
+        with pytest.raises(BadInputError, match="proxycommand"):
+            look_at([odd], inventory, file)
