@@ -21,10 +21,11 @@ SLOW_WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * len(os.sched_getaffi
 
 setup: $(VENV)/.done
 
+# Wheels alone: a source distribution runs a program of its own as it is built.
 $(VENV)/.done: $(LOCK) requirements/bootstrap.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes $(LOCK)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements/bootstrap.txt
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --no-build --require-hashes $(LOCK)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
@@ -77,11 +78,11 @@ mutants: setup
 # New pins: change pyproject.toml, then `make lock`.
 lock: setup
 	for minor in 3.11 3.12; do \
-		$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		$(BIN)/uv pip compile --quiet --universal --no-build --generate-hashes --no-emit-index-url --no-header \
 			--extra test --python-version $$minor pyproject.toml requirements/build.in \
 			--output-file requirements/py$$minor.txt || exit 1; \
 	done
-	echo uv | $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header \
+	echo uv | $(BIN)/uv pip compile --quiet --no-build --generate-hashes --no-emit-index-url --no-header \
 		--output-file requirements/bootstrap.txt -
 
 clean:

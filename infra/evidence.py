@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import queue
 import re
 import shutil
@@ -19,6 +18,7 @@ import psutil
 
 from infra.gpus import GpuView
 from infra.redaction import MASK, Redactor, is_secret_name
+from infra.whole_file import name_beside
 
 LIMIT_S = 30.0
 """Wall seconds for all of it."""
@@ -123,8 +123,9 @@ def _collect(
 
 
 def _write(folder: Path, texts: Mapping[str, str]) -> tuple[str, ...]:
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    beside = name_beside(folder)
     try:
+        beside.mkdir(parents=True)
         for name, text in texts.items():
             path = beside / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,13 +2,23 @@
 
 import fcntl
 import os
+import pwd
+import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 _LOOK_S = 0.01
-_LONGEST_TEXT_BYTES = 1 << 20
+_LONGEST_TEXT_BYTES = 1 << 16
+_MODE_S = 1.0
+"""Wall seconds in which whoever makes a shared file gives it its mode."""
+_NEVER_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+"""A name in a folder of many users may be a link, or a pipe that nobody writes to."""
+
+
+class LockFileError(OSError):
+    """What lies at the place of a lock is none; the message says whose it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,7 @@ class FileLock:
         """Take the lock and write who has it; None if another has it for so many wall seconds.
 
         A `shared` one may lie in a folder that all users write to, and any of them may take it.
+        Raises OSError.
         """
         until_s = time.monotonic() + patience_s
         while (fd := _lock(path, 0o666 if shared else 0o600)) is None:
@@ -51,19 +62,22 @@ class FileLock:
 
     def _remove(self) -> None:
         try:
-            self.path.unlink(missing_ok=True)
+            # A forked child may release what another has taken over since.
+            if _is_at(self._fd, self.path):
+                self.path.unlink(missing_ok=True)
         except PermissionError:
             # Another user has made it, in a folder where each removes only their own.
             self.write("")
 
 
 def holder(path: Path) -> str | None:
-    """Return what the owner of a lock has written; None if nobody holds it."""
+    """Return what the owner of a lock has written; None if nobody holds it. Raises OSError."""
     try:
-        fd = os.open(path, os.O_RDONLY)
+        fd = os.open(path, os.O_RDONLY | _NEVER_WAIT)
     except FileNotFoundError:
         return None
     try:
+        _refuse_others(fd, path)
         # Shared, so that two who look do not take each other for the owner.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -78,10 +92,14 @@ def _lock(path: Path, mode: int) -> int | None:
     while True:
         fd = _open(path, mode)
         try:
+            _refuse_others(fd, path)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
             return None
+        except BaseException:
+            os.close(fd)
+            raise
         if _is_at(fd, path):
             return fd
         os.close(fd)
@@ -89,17 +107,45 @@ def _lock(path: Path, mode: int) -> int | None:
 
 def _open(path: Path, mode: int) -> int:
     """Open a file, or make it: another user's cannot be opened by a call that could make it."""
+    until_s = time.monotonic() + _MODE_S
     while True:
-        with suppress(FileNotFoundError):
-            return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            return os.open(path, os.O_RDWR | _NEVER_WAIT)
+        except FileNotFoundError:
+            pass
+        except PermissionError as error:
+            # Between the two calls below, another user's is not open to all yet.
+            if time.monotonic() >= until_s:
+                raise LockFileError(f"{path} {_whose(path)}, and it is closed to us") from error
+            time.sleep(_LOOK_S)
+            continue
+        except OSError as error:
+            raise LockFileError(f"{path} {_whose(path)}, and it is no lock: {error}") from error
         with suppress(FileExistsError):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
             os.fchmod(fd, mode)  # whatever the umask is
             return fd
 
 
+def _refuse_others(fd: int, path: Path) -> None:
+    """Raise LockFileError for what is no regular file."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise LockFileError(f"{path} {_whose(path)}, and it is no file: remove it")
+
+
+def _whose(path: Path) -> str:
+    try:
+        owner = path.lstat().st_uid
+    except OSError:
+        return "is gone"
+    try:
+        return f"belongs to {pwd.getpwuid(owner).pw_name}"
+    except KeyError:
+        return f"belongs to user {owner}"
+
+
 def _is_at(fd: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
+        return os.path.samestat(os.fstat(fd), path.lstat())
     except FileNotFoundError:
         return False

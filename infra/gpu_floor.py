@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.gpus import Gpu, GpuView
+from infra.whole_file import write_whole
 from sweeps.values import digest
 
 TOLERANCE_BYTES = 256 << 20
@@ -37,9 +38,7 @@ def read_floors(view: GpuView, folder: Path, host: str) -> dict[str, int]:
     kept = _kept(path)
     floors = {uuid: min(used, kept.get(uuid, used)) for uuid, used in now.items()}
     if floors != kept and floors:
-        beside = path.with_suffix(".part")
-        beside.write_text(json.dumps(floors))
-        beside.replace(path)
+        write_whole(path, json.dumps(floors).encode())
     return floors
 
 

@@ -49,20 +49,20 @@ def find_leftovers(
     """Find all that can be removed; removes nothing.
 
     Sweeps in `dead_sweeps` are dead by the caller's word, who must hold the lock of their state
-    folder; any other must be dead by what is seen of it. Raises RuntimeFolderError.
+    folder, and work for it as `reaper.working_for` says: a copy of the folder is not their own. Any
+    other must be dead by what is seen of it. Raises RuntimeFolderError.
     """
     runtime = runtime or RuntimeFolder.of_user()
     records = reservation.records(runtime)
     living = _living(records)
     dead = [record for record in records if record.key not in living]
     dead_keys = {record.key for record in dead}
-    groups = {
-        key: processes
-        for key, processes in reaper.by_trial().items()
-        if key in dead_keys or key[0] in dead_sweeps
-    }
+    ours = reaper.by_trial(ours=True)
+    seen = {key: found for key, found in reaper.by_trial().items() if key in dead_keys}
+    told = {key: found for key, found in ours.items() if key[0] in dead_sweeps and key not in seen}
     return [
-        *(_processes(key, found, dead_sweeps) for key, found in groups.items()),
+        *(_processes(key, found, by_word=False) for key, found in seen.items()),
+        *(_processes(key, found, by_word=True) for key, found in told.items()),
         *_segments(dead),
         *(_folder(record) for record in dead),
         *_locks(runtime),
@@ -129,13 +129,10 @@ def _files_of(pid: int) -> set[str]:
     return names
 
 
-def _processes(
-    key: tuple[str, str], found: list[psutil.Process], dead_sweeps: Collection[str]
-) -> Leftover:
+def _processes(key: tuple[str, str], found: list[psutil.Process], *, by_word: bool) -> Leftover:
     sweep, trial = key
     pids = ", ".join(f"{process.pid} ({_name(process)})" for process in found)
     what = f"processes {pids} of {trial or sweep}"
-    by_word = sweep in dead_sweeps
     return Leftover(LeftoverKind.PROCESSES, what, sweep, trial, len(found), by_word=by_word)
 
 
@@ -179,8 +176,10 @@ def _end(leftover: Leftover) -> bool:
     records = reservation.records(RuntimeFolder.of_user())
     if not leftover.by_word and (sweep, trial) in _living(records):
         return False
-    reaper.reap(sweep, trial)
-    return not reaper.find_tagged(sweep, trial)
+    # What is dead by what is seen of it may be of any state folder.
+    with reaper.working_for(reaper.works_for() if leftover.by_word else ""):
+        reaper.reap(sweep, trial)
+        return not reaper.find_tagged(sweep, trial)
 
 
 def _remove_lock(path: Path | None) -> bool:

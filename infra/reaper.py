@@ -1,6 +1,10 @@
 """Finds the processes of a sweep by the tag in their environment, and ends them.
 
 The last resort where a guard is lost. It sees what runs on this machine under this user.
+
+A copied state folder holds the ids of sweeps that may still run from the original. So a process
+that works for a state folder finds only what was started for the same one, and what has no such
+tag: an earlier version started that.
 """
 
 import logging
@@ -8,6 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +20,8 @@ import psutil
 
 SWEEP_TAG = "ORCH_SWEEP"
 TRIAL_TAG = "ORCH_TRIAL"
+STATE_TAG = "ORCH_STATE"
+"""Which state folder a process works for; what it starts inherits it."""
 GUARD_TAG = "ORCH_GUARD"
 """Marks guards; their servers do not inherit it."""
 REAP_WAIT_S = 30.0
@@ -36,7 +43,31 @@ class Tagged(NamedTuple):
 
 def tags(sweep: str, trial: str) -> dict[str, str]:
     """Return the variables by which a process and all it starts can be found again."""
-    return {SWEEP_TAG: sweep, TRIAL_TAG: trial, **_KEEP_TAGS}
+    state = {STATE_TAG: works_for()} if works_for() else {}
+    return {SWEEP_TAG: sweep, TRIAL_TAG: trial, **state, **_KEEP_TAGS}
+
+
+@contextmanager
+def working_for(state: str) -> Iterator[None]:
+    """Have this process work for a state folder until the end of the block; empty: for any."""
+    before = os.environ.get(STATE_TAG)
+    _set_state(state)
+    try:
+        yield
+    finally:
+        _set_state(before or "")
+
+
+def works_for() -> str:
+    """Return the state folder that this process works for; empty where it was told of none."""
+    return os.environ.get(STATE_TAG, "")
+
+
+def _set_state(state: str) -> None:
+    if state:
+        os.environ[STATE_TAG] = state
+    else:
+        os.environ.pop(STATE_TAG, None)
 
 
 def find_tagged(sweep: str, trial: str | None = None) -> list[Tagged]:
@@ -81,11 +112,14 @@ def strike(sweep: str, trial: str) -> int:
     return len(found)
 
 
-def by_trial() -> dict[tuple[str, str], list[psutil.Process]]:
-    """Return the live processes of all trials of this user, but not this one and its ancestors."""
+def by_trial(*, ours: bool = False) -> dict[tuple[str, str], list[psutil.Process]]:
+    """Return the live processes of all trials of this user, but not this one and its ancestors.
+
+    With `ours`, those alone that may be of the state folder that this process works for.
+    """
     groups: dict[tuple[str, str], list[psutil.Process]] = {}
     for found in _scan():
-        if found.trial is not None:
+        if found.trial is not None and (found.is_ours or not ours):
             groups.setdefault((found.sweep, found.trial), []).append(found.process)
     return groups
 
@@ -95,10 +129,15 @@ class _Found(NamedTuple):
     create_time: float
     sweep: str
     trial: str | None
+    is_ours: bool
 
 
 def _find(sweep: str, trial: str | None) -> list[_Found]:
-    return [found for found in _scan() if found.sweep == sweep and trial in (None, found.trial)]
+    return [
+        found
+        for found in _scan()
+        if found.is_ours and found.sweep == sweep and trial in (None, found.trial)
+    ]
 
 
 def _scan() -> Iterator[_Found]:
@@ -123,7 +162,8 @@ def _look(pid: int, user: int) -> _Found | None:
         created = process.create_time()
     except (psutil.Error, OSError):
         return None
-    return _Found(process, created, environment[SWEEP_TAG], environment.get(TRIAL_TAG))
+    is_ours = not works_for() or environment.get(STATE_TAG) in (None, works_for())
+    return _Found(process, created, environment[SWEEP_TAG], environment.get(TRIAL_TAG), is_ours)
 
 
 def _own_line() -> set[int]:

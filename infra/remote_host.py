@@ -88,6 +88,12 @@ class RemoteHost:
         return self._outside
 
 
+def _tags() -> dict[str, str]:
+    """Return what has a process there work for the same state folder as this one."""
+    state = reaper.works_for()
+    return {reaper.STATE_TAG: state} if state else {}
+
+
 class RemoteHands:
     """Done on the other machine by one process of ours there, which waits for the next question."""
 
@@ -158,7 +164,7 @@ class RemoteHands:
     def _exchange(self, line: bytes) -> bytes:
         if self._stream is None:
             argv = [self._python, "-I", "-m", "infra.hands"]
-            self._stream = self._held.enter_context(self._remote.open(argv, cwd="/"))
+            self._stream = self._held.enter_context(self._remote.open(argv, _tags(), cwd="/"))
         self._stream.write(line, _ANSWER_S)
         text = b""
         until_s = time.monotonic() + _ANSWER_S

@@ -7,8 +7,9 @@ from pathlib import Path
 
 VARIABLE = "ORCH_RUNTIME_DIR"
 """Names another folder; all sweeps that share GPUs or ports must be given the same."""
-LONGEST_PATH = 40
-"""Bytes. SGLang puts sockets below it, and the address of a Unix socket has 107 at most."""
+LONGEST_PATH = 39
+"""Bytes. SGLang and Ray put sockets below it, and the address of a Unix socket has 107 at most: Ray
+adds 64 (`/session_2026-01-31_23-59-59_123456_4194304/sockets/plasma_store`), and we `/r/r`."""
 
 
 class RuntimeFolderError(OSError):
@@ -32,6 +33,19 @@ class RuntimeFolder:
         folder = cls(path)
         for part in (folder.ports, folder.trials, folder.hosts):
             part.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def for_ray(self) -> Path:
+        """Return where Ray writes, made if it is not there. Raises RuntimeFolderError.
+
+        Ray opens what it is given to all (mode 777, seen with 2.60), so it gets a folder in a
+        closed one; and what the user names by the variable may be open to readers.
+        """
+        closed = self.path / "r"
+        _make_private(closed)
+        closed.chmod(0o700)
+        folder = closed / "r"
+        folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
     @property

@@ -1,17 +1,35 @@
 """How files are written: whole or not at all, or appended line by line."""
 
-import contextlib
-import itertools
 import json
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from infra.redaction import Redactor
+from infra.remote import TransferError
+from infra.whole_file import replacing
 from orchestrator.journal import DiskError, Journal, sync_folder
 
 SPOOL = "spool"
+_LONGEST_NAME_CHARS = 1000
 
-_count = itertools.count()
+
+def place_below(folder: Path, name: object) -> Path:
+    """Return where a file goes that a host names. Raises TransferError.
+
+    A host cannot make us write elsewhere: not by its name, nor through a link in the folder.
+    """
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME_CHARS or not name.isprintable():
+        raise TransferError(f"the host names a file {str(name)[:80]!r}, which no file is called")
+    parts = PurePosixPath(name)
+    if parts.is_absolute() or ".." in parts.parts or not parts.parts:
+        raise TransferError(f"the host names a file {name!r}, which leads out of the folder")
+    path = folder / parts
+    for above in path.parents:
+        if above == folder:
+            return path
+        if above.is_symlink():
+            raise TransferError(f"the host names a file {name!r}, and {above} is a link")
+    return path
 
 
 def write_json(path: Path, data: object) -> None:
@@ -33,20 +51,14 @@ def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
 
     Raises DiskError, and then leaves what was there before.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_count)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
+        with replacing(path, mode) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if mode is not None:
-            beside.chmod(mode)
-        beside.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
         raise DiskError.on(path, error) from error
 
 

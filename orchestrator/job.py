@@ -40,6 +40,8 @@ class TrialJob:
     """In words, where the search gives a reason."""
     retry_of: int | None = None
     """Number of the trial that this one tries again."""
+    state: str = ""
+    """Which state folder it is of, where it runs in another process."""
 
     @property
     def log_path(self) -> Path:

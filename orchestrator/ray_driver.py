@@ -20,12 +20,15 @@ os.environ.update({**SETTINGS, **os.environ})
 
 import ray
 from ray import tune
+from ray._private import ray_constants
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
+from infra.host import HostError
 from infra.local_host import LocalHost
-from infra.reaper import find_tagged
+from infra.reaper import STATE_TAG, find_tagged
+from infra.runtime_folder import RuntimeFolder
 from orchestrator.cluster.lent import Cluster
 from orchestrator.files import read_json, write_json
 from orchestrator.job import StopKind, StopOrder, TrialJob, TrialProgress
@@ -54,6 +57,7 @@ TOKEN_PATH = "~/.ray/auth_token"
 """Where Ray keeps it by itself, open to all (seen with 2.60)."""
 
 HOST_RESOURCE = "whole_host"
+LOOPBACK = "127.0.0.1"
 
 _RUNS: dict[str, SweepRun] = {}
 """Sweeps that run in this process. Tune pickles its hooks, so they hold only the key."""
@@ -105,9 +109,12 @@ def drive(
 
 def _init_here(hosts: Sequence[HostSpec]) -> None:
     gpus = max(host.gpus for host in hosts)
-    with _private_files():
+    folder = RuntimeFolder.of_user().for_ray()
+    with _private_files(), _on_the_loopback():
         ray.init(
             address="local",
+            _node_ip_address=LOOPBACK,
+            _temp_dir=str(folder),
             num_cpus=max(len(hosts), os.cpu_count() or 1),
             num_gpus=gpus * len(hosts),
             resources={HOST_RESOURCE: len(hosts)},
@@ -116,6 +123,24 @@ def _init_here(hosts: Sequence[HostSpec]) -> None:
             logging_level=logging.ERROR,
             object_store_memory=OBJECT_STORE_BYTES,
         )
+
+
+@contextlib.contextmanager
+def _on_the_loopback() -> Iterator[None]:
+    """Let Ray listen on the loopback alone; it would put the machine's own address in its place.
+
+    What it asks before that is whether several machines could take part (seen with 2.60).
+    Raises HostError where Ray listens elsewhere all the same.
+    """
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+    if (address := ray.util.get_node_ip_address()) != LOOPBACK:
+        ray.shutdown()
+        raise HostError(f"Ray {ray.__version__} listens at {address} and not on the loopback alone")
 
 
 @contextlib.contextmanager
@@ -359,6 +384,8 @@ def _progress(job: TrialJob, report: dict[str, Any]) -> TrialProgress:
 def _job_here(config: dict[str, Any]) -> TrialJob:
     """Return the trial as it is on this machine, which may not be the driver's."""
     job: TrialJob = config["job"]
+    if job.state:
+        os.environ[STATE_TAG] = job.state
     if not config["folder"]:
         return job
     folder = Path(config["folder"]).expanduser()

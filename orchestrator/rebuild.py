@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import os
 import re
 import shutil
 import sqlite3
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from infra.whole_file import name_beside
 from orchestrator.explain import quality_of
 from orchestrator.files import read_json, write_json
 from orchestrator.interrupted import close_interrupted
@@ -221,8 +221,7 @@ def _outbox_files(path: Path) -> tuple[Path, Path]:
 def _swapped(path: Path, *, is_kept: bool) -> Iterator[Path]:
     """Give a SQLite file to fill, a copy or a new one, which replaces another if all goes well."""
     # MLflow keeps a file open for as long as a process lives, so no two may have one name.
-    name = f".{path.name}.rebuilt-{os.getpid()}-{next(_count)}"
-    beside = path.absolute().with_name(name)
+    beside = name_beside(path.absolute())
     before = path.with_name(f"{path.name}.before-rebuild")
     try:
         if is_kept and path.exists():

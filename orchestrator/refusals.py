@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from infra import reaper
 from orchestrator.state import State, StateInUseError, StateUnusableError
 from sweeps.problems import BadInputError, Problem
 
@@ -14,9 +15,9 @@ def bad_option(field: str, value: str, why: str, mend: str) -> BadInputError:
 
 @contextmanager
 def locked(state: State, who: str) -> Iterator[None]:
-    """Hold a state folder for one command. Raises BadInputError."""
+    """Hold a state folder for one command, which works for it. Raises BadInputError."""
     try:
-        with state.lock(who):
+        with state.lock(who), reaper.working_for(state.identity()):
             yield
     except StateInUseError as error:
         mend = "Wait for it, or use another --state-dir."

@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import platform
 import re
 import secrets
 import stat
@@ -158,6 +159,11 @@ class State:
             found = self.sweep_folder(sweep_id).absolute().glob("trials/*/")
             for folder in sorted(found, key=lambda path: (len(path.name), path.name)):
                 yield folder, _result(folder)
+
+    def identity(self) -> str:
+        """Return which folder this is, on which machine: a copy is another one. Raises OSError."""
+        found = self.root.stat()
+        return f"{platform.node()}:{found.st_dev}:{found.st_ino}"
 
     @contextmanager
     def lock(self, sweep_id: str) -> Iterator[None]:

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
+from infra import reaper
 from infra.sglang.effective import parser_accepts
 from infra.sglang.flags import NEWEST
 from orchestrator.clocks import clock_scales
@@ -194,6 +195,7 @@ class SweepRun:
             pins=self._pins(host),
             fingerprint=self._fingerprints.get(host.name, ""),
             retry_of=proposal.retry_of,
+            state=reaper.works_for(),
         )
         job.folder.mkdir(parents=True, exist_ok=True)
         logger.info(

@@ -72,3 +72,13 @@ def test_no_secret_is_in_the_source() -> None:
 def test_a_secret_would_be_found() -> None:
     token = "ghp_" + 36 * "a"
     assert any(any(detector.analyze_string(f'token = "{token}"')) for detector in DETECTORS)
+
+
+def test_setup_takes_wheels_alone() -> None:
+    """A source distribution would run a program of its own."""
+    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    installs = [line for line in text.splitlines() if re.search(r"pip (install|sync)", line)]
+    assert len(installs) == 3
+    for line in installs:
+        ours = line.rstrip().endswith("--editable .")
+        assert ours or re.search(r"--only-binary :all:|--no-build(?!-)", line), line

@@ -36,7 +36,8 @@ def head_here(
     with tempfile.TemporaryDirectory(prefix="orr", dir="/tmp", ignore_cleanup_errors=True) as place:
         process = host.start(
             Command(
-                argv=head_words(sys.executable, own_address, port, place),
+                # Ray opens its folder to all; the one around it stays closed.
+                argv=head_words(sys.executable, own_address, port, f"{place}/r"),
                 env=VARIABLES,
                 hidden={TOKEN_VARIABLE: token},
                 inherit=("PATH", "HOME", "LANG", "LD_LIBRARY_PATH"),

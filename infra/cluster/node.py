@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 
 from infra.cluster.head import Head
-from infra.cluster.words import TOKEN_VARIABLE, VARIABLES, node_words
+from infra.cluster.words import RAY_FOLDER, TOKEN_VARIABLE, VARIABLES, node_words
 from infra.inventory import HostEntry
 from infra.ours import OursThere, interpreter_on, ours_on
 from infra.own_wheel import own_version
@@ -62,8 +62,7 @@ class ClusterNode:
         """Start its node, which outlives this connection. Raises RemoteError."""
         python, root = interpreter_on(self.remote, self.entry), self.ours.root
         words = node_words(
-            python, head.address, self.address, self.entry.name, self.entry.gpus,
-            f"/tmp/orr-{self.entry.name[:16]}",
+            python, head.address, self.address, self.entry.name, self.entry.gpus, RAY_FOLDER,
         )  # fmt: skip
         self._process = self.remote.start(
             [python, "-m", "infra.cluster.node_watch", head.address, *words],

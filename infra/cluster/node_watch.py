@@ -14,6 +14,9 @@ from contextlib import suppress
 
 import psutil
 
+from infra.cluster.words import RAY_FOLDER
+from infra.runtime_folder import RuntimeFolder
+
 REFUSED_S = 6.0
 """Wall seconds for which the head's machine says that nobody is there."""
 SILENT_S = 120.0
@@ -27,7 +30,8 @@ _KILLED_S = 5.0
 
 def main(words: Sequence[str]) -> int:
     """Run the node to its end; return its exit code."""
-    head, *argv = words
+    head, *rest = words
+    argv = [str(RuntimeFolder.of_user().for_ray()) if w == RAY_FOLDER else w for w in rest]
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
     node = psutil.Popen(argv)

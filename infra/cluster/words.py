@@ -7,10 +7,16 @@ from collections.abc import Mapping
 HOST_RESOURCE = "whole_host_"
 """With a host's name: the resource of which a trial there takes all."""
 TOKEN_VARIABLE = "RAY_AUTH_TOKEN"
+RAY_FOLDER = "{private folder for Ray}"
+"""Stands among the words of a node for a folder that is made on its host."""
 OBJECT_STORE_BYTES = 80 << 20
 """Ray's smallest: no large object is passed."""
 
+START_S = 120
+"""Wall seconds that Ray gives its parts to come up; its own 30 are too few on a busy machine."""
+
 VARIABLES: Mapping[str, str] = {
+    "RAY_raylet_start_wait_time_s": str(START_S),
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
     # A host from which nothing comes is given up after 22 s, not after 65.

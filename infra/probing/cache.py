@@ -1,12 +1,12 @@
 """Keeps what a probe found in a file, and from there what is costly to ask again."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra.probing.facts import HostFacts, Software, facts_from_data
+from infra.whole_file import write_whole
 
 FILE_NAME = "facts.json"
 
@@ -58,7 +58,5 @@ def read_facts(folder: Path) -> HostFacts | None:
 def keep(folder: Path, facts: HostFacts, validity: Validity) -> None:
     """Write beside, then rename. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    beside = folder / f".{FILE_NAME}.{os.getpid()}"
     data = {"validity": validity.as_data(), "facts": facts.as_data()}
-    beside.write_text(json.dumps(data, indent=1) + "\n")
-    beside.replace(folder / FILE_NAME)
+    write_whole(folder / FILE_NAME, (json.dumps(data, indent=1) + "\n").encode())

@@ -44,7 +44,7 @@ def plain_facts(ask: Ask, spec: HostSpec, folder: str) -> HostFacts:
     notes: list[Note] = []
     try:
         facts = _with_system(facts, ask(["sh", "-c", _SYSTEM, "sh", folder]))
-    except (ReadError, ValueError) as error:
+    except (ReadError, ValueError, KeyError) as error:
         notes.append(Note("the machine", str(error)))
     smi = _RemoteSmi((PROGRAM,), {}, Path("/"), ask)
     gpus: tuple[GpuFacts, ...] = ()

@@ -1,12 +1,14 @@
 """The command that builds the environment and the model of a real SGLang without a GPU."""
 
 import argparse
+import json
 import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from infra.redaction import Redactor
 from infra.sglang_cpu import layout
 from infra.sglang_cpu.errors import BuildError
 from infra.sglang_cpu.layout import DEFAULT_ENV, DEFAULT_MODEL, EnvLayout
@@ -60,15 +62,29 @@ def build_directory(directory: Path, digest: str, steps: Sequence[Step], report:
 def build(env: EnvLayout, model: Path, report: Report) -> None:
     """Build what is missing of an environment and its model. Raises BuildError."""
     digest = env_digest()
-    _build_and_tell("environment", env.root, digest, env_steps(env), report)
+    if _build_and_tell("environment", env.root, digest, env_steps(env), report):
+        report(torch_source(env))
     _build_and_tell("model", model, model_digest(digest), model_steps(env, model), report)
+
+
+def torch_source(env: EnvLayout) -> str:
+    """Say which file of torch was installed; no lock can pin it, as each index has another one."""
+    try:
+        installed = json.loads(env.torch_report.read_text())["install"]
+        (found,) = [one for one in installed if one["metadata"]["name"] == "torch"]
+        version, source = found["metadata"]["version"], found["download_info"]
+        digest = source["archive_info"]["hashes"]["sha256"]
+        return Redactor(()).text(f"torch {version} is from {source['url']}, sha256 {digest}")
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"torch: {env.torch_report} does not tell where it is from"
 
 
 def _build_and_tell(
     what: str, directory: Path, digest: str, steps: Sequence[Step], report: Report
-) -> None:
+) -> bool:
     done = build_directory(directory, digest, steps, report)
     report(f"{what} {'built' if done else 'up to date'}: {directory}")
+    return done
 
 
 def is_built(env: EnvLayout, model: Path) -> bool:

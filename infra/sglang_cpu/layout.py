@@ -41,6 +41,11 @@ class EnvLayout:
         return self.site_packages / "sglang_cpu_stand_ins.pth"
 
     @property
+    def torch_report(self) -> Path:
+        """The file in which pip tells where torch came from."""
+        return self.root / "torch-report.json"
+
+    @property
     def caches(self) -> Path:
         """The directory of what SGLang compiles."""
         return self.root / "cache"

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from infra.sglang_cpu.errors import BuildBusyError, ForeignDirectoryError
+from infra.whole_file import write_whole
 
 _STAMP_NAME = "sglang_cpu_build.json"
 _POLL_S = 0.2
@@ -59,9 +60,7 @@ def read_stamp(directory: Path) -> Stamp | None:
 
 def write_stamp(directory: Path, stamp: Stamp) -> None:
     """Replace a directory's stamp as one act."""
-    beside = directory / f"{_STAMP_NAME}.new"
-    beside.write_text(json.dumps(asdict(stamp)) + "\n")
-    beside.replace(directory / _STAMP_NAME)
+    write_whole(directory / _STAMP_NAME, (json.dumps(asdict(stamp)) + "\n").encode())
 
 
 def is_whole(directory: Path, digest: str) -> bool:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -106,7 +106,8 @@ def env_steps(env: EnvLayout) -> tuple[Step, ...]:
     """Return the steps that make an environment.
 
     torch comes last of the packages and with dependencies: on an index with CPU builds all of
-    them are there already, by their pins.
+    them are there already, by their pins. Each index has another file of it, so no hash fits all;
+    pip reports which one it took, and the build says so.
     """
     return (
         Command(
@@ -121,7 +122,7 @@ def env_steps(env: EnvLayout) -> tuple[Step, ...]:
             "install the pinned packages",
             ("--no-deps", "--require-hashes", "-r", str(layout.REQUIREMENTS)),
         ),
-        _install(pip(env), f"install {TORCH}", (TORCH,)),
+        _with(_install(pip(env), f"install {TORCH}", (TORCH,)), PIP_REPORT=str(env.torch_report)),
         Command(
             "import SGLang and compile the n-gram corpus",
             (str(env.python), str(layout.WARM_UP_SCRIPT)),
@@ -146,6 +147,10 @@ def pinned_installer(env: EnvLayout) -> tuple[str, ...]:
 def _install(installer: tuple[str, ...], title: str, arguments: tuple[str, ...]) -> Command:
     argv = (*installer, "--only-binary", ":all:", *arguments)
     return Command(title, argv, deadline_s=1800, variables=installer_variables())
+
+
+def _with(command: Command, **variables: str) -> Command:
+    return replace(command, variables={**command.variables, **variables})
 
 
 def model_steps(env: EnvLayout, model: Path) -> tuple[Step, ...]:

@@ -1,5 +1,6 @@
 """Programs in a session of their own there: how they are started, found again and ended."""
 
+import re
 from collections.abc import Sequence
 
 from infra.remote import Completed, Detached, RemoteError
@@ -22,6 +23,8 @@ exec setsid sh -c '
   printf "%s %s %s\\n" "$$" "$(set -- $stat; shift 19; echo "$1")" "$boot"
   exec "$@" </dev/null >>"$log" 2>&1' sh "$log" "$@"
 """
+
+_TOLD = re.compile(r"(?P<pid>[1-9]\d{0,9}) (?P<ticks>\d{1,20}) (?P<boot>[0-9a-f-]{1,64})")
 
 # A zombie has ended; its parent has only not looked yet.
 _LOOK = """
@@ -51,7 +54,7 @@ def look_words(process: Detached, number: int | None = None) -> list[str]:
 
 def read_start(done: Completed, host: str, program: str) -> Detached:
     """Return what the launcher told. Raises RemoteError."""
-    words = done.text.split()
-    if done.code != 0 or len(words) != 3:
+    told = _TOLD.fullmatch(done.text.strip())
+    if done.code != 0 or told is None:
         raise RemoteError(f"{program} could not be started on {host}: {done.complaint}")
-    return Detached(int(words[0]), int(words[1]), words[2])
+    return Detached(int(told["pid"]), int(told["ticks"]), told["boot"])

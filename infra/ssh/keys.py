@@ -1,10 +1,13 @@
 """The keys that we log in with: exactly those that are named, and why each was no good."""
 
+import os
+import socket
 import stat
 from pathlib import Path
 from typing import Any
 
 import paramiko
+from paramiko.agent import AgentSSH
 from paramiko.ssh_exception import PasswordRequiredException, SSHException
 
 from infra import secret_refs
@@ -49,9 +52,27 @@ def _read(path: Path, secret: str | None) -> paramiko.PKey:
         raise KeyFileError(f"key {path}: it is no private key that can be read") from error
 
 
-def agent_keys() -> tuple[paramiko.PKey, ...]:
-    """Return the keys of the user's agent; none where no agent runs."""
+def agent_keys(socket_path: Path | None = None) -> tuple[paramiko.PKey, ...]:
+    """Return the keys of an agent, of the user's own by default; none where no agent runs."""
+    path = socket_path or os.environ.get("SSH_AUTH_SOCK")
     try:
-        return tuple(paramiko.Agent().get_keys())
+        return tuple(_Agent(str(path)).get_keys()) if path else ()
     except (SSHException, OSError):
         return ()
+
+
+class _Agent(AgentSSH):
+    """An agent at a socket. Its keys keep it open, as it is what signs."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._link.connect(path)
+            self._connect(self._link)  # type: ignore[attr-defined] # not in the stubs
+        except BaseException:
+            self._link.close()
+            raise
+
+    def __del__(self) -> None:
+        self._link.close()

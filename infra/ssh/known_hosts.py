@@ -1,19 +1,23 @@
 """The host keys that are trusted, in OpenSSH's own file."""
 
 import os
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 
 import paramiko
-from paramiko.hostkeys import HostKeyEntry, HostKeys
+from paramiko.hostkeys import HostKeyEntry, HostKeys, InvalidHostKey
 from paramiko.ssh_exception import SSHException
 
 from infra.remote import UntrustedHostError
 
 _DEFAULT_PORT = 22
+_KEY_WORDS = 3
+"""Names, kind and key."""
+_BROKEN = (InvalidHostKey, SSHException, ValueError, TypeError, IndexError, EOFError, struct.error)
+"""What the library raises for a line that is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class KnownHosts:
         return [
             entry.key
             for entry in self._entries()
-            if entry.key is not None and any(map(partial(_names, place), entry.hostnames or ()))
+            if entry.key is not None and _is_meant(place, entry.hostnames or ())
         ]
 
     def check(self, place: str, key: paramiko.PKey, how_to_trust: str) -> None:
@@ -104,8 +108,9 @@ class KnownHosts:
             if line.startswith("@"):
                 continue
             try:
-                entry = HostKeyEntry.from_line(line)
-            except SSHException:
+                # The library splits at each blank, and OpenSSH at any number of them.
+                entry = HostKeyEntry.from_line(" ".join(line.split()[:_KEY_WORDS]))
+            except _BROKEN:
                 continue
             if entry is not None:
                 yield entry
@@ -114,8 +119,9 @@ class KnownHosts:
         """Hold a key against the lines that the library leaves out."""
         text = key.line.split()[-1]
         for line in self._lines():
-            mark, _, rest = line.partition(" ")
-            if mark == "@revoked" and text in rest.split():
+            mark, *words = line.split()
+            is_revoked = mark == "@revoked" and len(words) >= _KEY_WORDS and words[2] == text
+            if is_revoked and _is_meant(key.place, words[0].split(",")):
                 return True
         return False
 
@@ -128,9 +134,19 @@ class KnownHosts:
             yield from (line.strip() for line in lines if line.strip()[:1] not in ("", "#"))
 
 
+def _is_meant(place: str, names: Sequence[str]) -> bool:
+    """Tell whether a line is about a place; a `!` before a pattern that matches denies it."""
+    if any(_names(place, name[1:]) for name in names if name.startswith("!")):
+        return False
+    return any(_names(place, name) for name in names)
+
+
 def _names(place: str, pattern: str) -> bool:
     """Tell whether a name of the file, which may be hashed or a pattern, is that of a place."""
     if pattern.startswith("|1|"):
-        return HostKeys.hash_host(place, pattern) == pattern
-    # Brackets stand around addresses with a port, and are no pattern.
-    return fnmatchcase(place, pattern.replace("[", "[[]"))
+        try:
+            return HostKeys.hash_host(place, pattern) == pattern
+        except _BROKEN:
+            return False
+    # Brackets stand around addresses with a port, and are no pattern. OpenSSH minds no capitals.
+    return fnmatchcase(place.lower(), pattern.lower().replace("[", "[[]"))

@@ -17,6 +17,11 @@ from infra.ssh.keys import KeyFileError, agent_keys, load_key
 from infra.ssh.known_hosts import HostKey, KnownHosts, shown
 
 _ASK = "keepalive@openssh.com"
+_ALGORITHMS = {
+    "ciphers": "ciphers", "macs": "digests", "kexalgorithms": "kex",
+    "hostkeyalgorithms": "key_types",
+}  # fmt: skip
+"""OpenSSH's names of lists, and the library's."""
 
 
 @dataclass(slots=True)
@@ -117,12 +122,31 @@ def _open(hop: Hop, before: Connection) -> paramiko.Transport:
         raise UnreachableError(f"{hop.name} ({hop}) cannot be reached: {reason}") from error
     transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = limit_s
     transport.channel_timeout = limit_s
+    try:
+        _allow(hop, transport)
+    except UnreachableError:
+        link.close()  # one that was not begun does not close it
+        raise
     options = transport.get_security_options()
     known = {_family(key.get_name()) for key in KnownHosts(hop.known_hosts).keys(hop.known_as)}
     options.key_types = tuple(
         sorted(options.key_types, key=lambda kind: _family(kind) not in known)
     )
     return transport
+
+
+def _allow(hop: Hop, transport: paramiko.Transport) -> None:
+    """Narrow the algorithms to those that the user allows. Raises UnreachableError."""
+    options = transport.get_security_options()
+    for option, ours in _ALGORITHMS.items():
+        allowed = hop.algorithms.get(option)
+        if allowed is None:
+            continue
+        chosen = tuple(name for name in allowed if name in getattr(options, ours))
+        if not chosen:
+            why = f"no algorithm that `{option}` of the SSH configuration allows is known here"
+            raise UnreachableError(f"{hop.name} ({hop}) cannot be reached: {why}")
+        setattr(options, ours, chosen)
 
 
 def _family(kind: str) -> str:
@@ -140,8 +164,18 @@ def _handshake(hop: Hop, transport: paramiko.Transport) -> paramiko.PKey:
 
 
 def _trust(hop: Hop, key: paramiko.PKey) -> None:
-    command = f"`orchestrator hosts trust {hop.name}` adds it"
-    KnownHosts(hop.known_hosts).check(hop.known_as, key, command)
+    KnownHosts(hop.known_hosts).check(hop.known_as, key, _how_to_trust(hop))
+
+
+def _how_to_trust(hop: Hop) -> str:
+    if not hop.listed:
+        return f"name it in hosts.toml, or let `ssh {hop.name}` add it"
+    if not hop.keeps_keys:
+        return (
+            f'write `known_hosts = "~/.ssh/known_hosts"` under [hosts.{hop.name}], as no file'
+            f" keeps keys for it, and `orchestrator hosts trust {hop.name}` adds it there"
+        )
+    return f"`orchestrator hosts trust {hop.name}` adds it"
 
 
 def _log_in(hop: Hop, transport: paramiko.Transport) -> None:
@@ -177,6 +211,6 @@ def _more(error: Exception) -> str:
 
 
 def _candidates(hop: Hop) -> list[tuple[str, Callable[[], paramiko.PKey]]]:
-    keys = enumerate(agent_keys() if hop.agent else (), 1)
+    keys = enumerate(agent_keys(hop.agent_socket) if hop.agent else (), 1)
     files = [(f"key {path}", lambda path=path: load_key(path, hop.passphrase)) for path in hop.keys]
     return [*files, *((f"agent key {number}", lambda key=key: key) for number, key in keys)]

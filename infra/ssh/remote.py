@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +45,7 @@ _CALLS_AT_ONCE = 5
 _HASH_S = 1800.0
 _KILL_AFTER_S = 2
 _TIMED_OUT = 124
+_SHA256 = re.compile("[0-9a-f]{64}")
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -197,8 +199,8 @@ class SshRemote:
         """Return the home folder of the user there."""
         if not self._home:
             found = self.run(["sh", "-c", 'printf %s "$HOME"'], repeatable=True).text
-            if not found.startswith("/"):
-                raise RemoteError(f"{self._name}: the user has no home there")
+            if not found.startswith("/") or not found.isprintable():
+                raise RemoteError(f"{self._name}: the user has no home there: {found[:80]!r}")
             self._home = found
         return self._home
 
@@ -230,7 +232,7 @@ class SshRemote:
         pause_s = _FIRST_PAUSE_S
         while not self._closed.is_set():
             try:
-                return connect(self._hops)
+                return self._connect()
             except (UnreachableError, LinkLostError) as error:
                 # Many hosts that lost one network must not all come back in one moment.
                 wait_s = pause_s * random.uniform(0.5, 1.0)
@@ -240,6 +242,27 @@ class SshRemote:
                 self._closed.wait(wait_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         raise UnreachableError(f"{self._name}: the connection was closed here")
+
+    def _connect(self) -> Connection:
+        connection = connect(self._hops)
+        try:
+            if not self._was_connected:
+                self._refuse_noise(connection.last)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _refuse_noise(self, transport: paramiko.Transport) -> None:
+        """Raise RemoteError where the user's shell prints: each answer would begin so."""
+        words = ["true"]
+        done = self._complete(transport, command_line(words), words, b"", self._limits.command_s)
+        if done.stdout:
+            shown = done.stdout[:80].decode(errors="replace")
+            raise RemoteError(
+                f"{self._name}: its shell prints before each command: {shown!r}. Let ~/.bashrc, or"
+                " what its shell reads, print on a terminal only: `[[ $- == *i* ]] || return` first"
+            )
 
     def _call(
         self,
@@ -303,7 +326,11 @@ class SshRemote:
         if done.code != 0:
             raise TransferError(f"{self._name}: {path} cannot be read: {done.complaint}")
         # A backslash first says that the name was escaped.
-        return done.text.lstrip("\\").split(" ", 1)[0]
+        found = done.text.lstrip("\\").split(" ", 1)[0]
+        # It becomes part of a file's name here.
+        if not _SHA256.fullmatch(found):
+            raise TransferError(f"{self._name}: sha256sum there answers {found[:80]!r}")
+        return found
 
 
 def _with_hidden(line: str, stdin: bytes, hidden: Mapping[str, str] | None) -> tuple[str, bytes]:

@@ -1,24 +1,29 @@
 """Files over SFTP: written beside their place, continued where they broke, checked, renamed."""
 
-import hashlib
+import os
 import posixpath
+import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 import paramiko
 from paramiko.ssh_exception import SSHException
 
 from infra.own_wheel import file_hash
 from infra.remote import DeadlineError, LinkLostError, Progress, RemoteFile, TransferError
+from infra.whole_file import new_file
 
 _CHUNK_BYTES = 1 << 15
 _AT_ONCE = 64
 """Reads that are under way."""
 _HASH_CHARS = 16
+_MOST_BYTES = 64 << 30
+"""Of one file. The library lists all reads of a file beforehand, so a false size costs memory."""
 
 Hash = Callable[[str], str]
 """Returns the SHA-256 of a file there; raises TransferError."""
@@ -61,10 +66,7 @@ class Transfer:
         # Named by its content: what is continued is surely the same file.
         part = self._part(path, wanted)
         self.make_folder(posixpath.dirname(path))
-        done = self._size(part) or 0
-        if done > size:
-            self.sftp.remove(part)
-            done = 0
+        done = self._begun(part, size)
         self._send(local, part, done, size, _Limit(deadline_s, path, progress))
         found = self.hash_there(part)
         if found != wanted:
@@ -78,20 +80,21 @@ class Transfer:
         """Fetch a file."""
         wanted = self.hash_there(path)
         size = self._size(path) or 0
+        if size > _MOST_BYTES:
+            raise TransferError(f"{path} has {size} bytes, and at most {_MOST_BYTES} are fetched")
         local.parent.mkdir(parents=True, exist_ok=True)
         part = local.with_name(f".{local.name}.{wanted[:_HASH_CHARS]}.part")
-        done = part.stat().st_size if part.exists() else 0
-        if done > size:
-            done = 0
         limit = _Limit(deadline_s, path, progress)
-        with self.sftp.open(path, "rb") as source, part.open("r+b" if done else "wb") as file:
+        with self.sftp.open(path, "rb") as source, _part_here(part, size) as file:
+            done = file.seek(0, os.SEEK_END)
             source.seek(done)
-            file.seek(done)
             source.prefetch(size, max_concurrent_requests=_AT_ONCE)
             while chunk := source.read(_CHUNK_BYTES):
                 file.write(chunk)
                 done += len(chunk)
                 limit.step(done, size)
+                if done > size:
+                    break  # it grows, or somebody sends without end; the hash tells
         if file_hash(part) != wanted:
             part.unlink()
             raise TransferError(f"{path} changed while it was fetched")
@@ -100,11 +103,16 @@ class Transfer:
     def write(self, path: str, data: bytes, mode: int) -> None:
         """Write a small file, whole or not at all."""
         self.make_folder(posixpath.dirname(path))
-        part = self._part(path, hashlib.sha256(data).hexdigest())
-        with self.sftp.open(part, "wb") as file:
-            file.write(data)
-        self.sftp.chmod(part, mode)
-        self.sftp.posix_rename(part, path)
+        part = self._part(path, secrets.token_hex(_HASH_CHARS))
+        try:
+            with self.sftp.open(part, "wx") as file:
+                file.write(data)
+            self.sftp.chmod(part, mode)
+            self.sftp.posix_rename(part, path)
+        except OSError:
+            with suppress(OSError):
+                self.sftp.remove(part)
+            raise
 
     def read(self, path: str, offset: int, limit: int) -> bytes:
         """Return some bytes of a file."""
@@ -123,6 +131,8 @@ class Transfer:
             except FileNotFoundError:
                 continue
             for entry in entries:
+                if not _is_plain(entry.filename):
+                    raise TransferError(f"{folder} holds a name {entry.filename[:80]!r}")
                 mode = entry.st_mode or 0
                 if stat.S_ISDIR(mode):
                     waiting.append(at / entry.filename)
@@ -161,6 +171,18 @@ class Transfer:
         except FileNotFoundError:
             return None
 
+    def _begun(self, part: str, size: int) -> int:
+        """Return how much of a file is there already; what is no such part is removed."""
+        try:
+            found = self.sftp.lstat(part)
+        except FileNotFoundError:
+            return 0
+        done = found.st_size or 0
+        if stat.S_ISREG(found.st_mode or 0) and done <= size:
+            return done
+        self.sftp.remove(part)
+        return 0
+
     def _is_folder(self, path: str) -> bool:
         try:
             return stat.S_ISDIR(self.sftp.stat(path).st_mode or 0)
@@ -170,6 +192,21 @@ class Transfer:
     def _part(self, path: str, digest: str) -> str:
         folder, name = posixpath.split(path)
         return posixpath.join(folder, f".{name}.{digest[:_HASH_CHARS]}.part")
+
+
+def _is_plain(name: str) -> bool:
+    """Tell whether a name that a host gives is that of a file in its folder."""
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+
+
+def _part_here(part: Path, size: int) -> IO[bytes]:
+    """Open what has come of a file, or begin it; a link or a part that is too long is removed."""
+    with suppress(FileNotFoundError):
+        found = part.lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_size <= size:
+            return os.fdopen(os.open(part, os.O_RDWR | os.O_NOFOLLOW), "r+b")
+        part.unlink()
+    return new_file(part, 0o600)
 
 
 class _Limit:

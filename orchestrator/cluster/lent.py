@@ -10,6 +10,7 @@ from typing import Any
 
 from infra.host import HostError
 from infra.probing.facts import HostFacts
+from infra.reaper import works_for
 from orchestrator.choices import HostChoice
 from orchestrator.cluster.hands import unpack
 from orchestrator.job import StopOrder, TrialJob
@@ -109,7 +110,7 @@ class Cluster:
             gpus = () if found.emulated else tuple(gpu.uuid for gpu in found.gpus)
             self._call(name, "take", gpus, owner)
             self._held[name] = (gpus, owner)
-            for what in self._call(name, "clear", list(dead_sweeps)):
+            for what in self._call(name, "clear", list(dead_sweeps), works_for()):
                 logger.warning("host=%s an earlier sweep had left %s: ended", name, what)
 
     def probe(
@@ -150,7 +151,7 @@ class Cluster:
     def reap(self, name: str, sweep: str, trial: str | None = None) -> None:
         """End what a sweep or a trial left on a host, if that can be reached."""
         try:
-            self._call(name, "reap", sweep, trial)
+            self._call(name, "reap", sweep, trial, works_for())
         except HostError as error:
             logger.warning("host=%s was not looked at after the end: %s", name, error)
 

@@ -1,5 +1,6 @@
 """What `hosts prepare` and `hosts remove` do: our environment on a host, one folder a version."""
 
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ Tell = Callable[[str], None]
 INSTALL_S = 3600.0
 _REGISTRY_PATIENCE = ("--retries", "0", "--timeout", "15")
 _DONE = ".complete"
+_MACHINE = re.compile(r"[A-Za-z0-9_]{1,32}")
+_GLIBC = re.compile(r"\d{1,2}\.\d{1,3}")
 _SUPPORTED = " ".join(PYTHONS)
 _CODE = (
     "import sys, platform; print('%d.%d' % sys.version_info[:2], platform.machine(),"
@@ -102,7 +105,12 @@ def find_base(remote: Remote, host: HostEntry) -> Base:
             " seen: name an absolute path by `base_python`"
         )
     python, machine, glibc, path = words
-    return Base(path.strip(), Target(python, machine, glibc))
+    path = path.strip()
+    # They become words of pip, and the name of a folder here.
+    sound = (python in PYTHONS, _MACHINE.fullmatch(machine), _GLIBC.fullmatch(glibc))
+    if not all(sound) or not path.startswith("/") or not path.isprintable():
+        raise RemoteError(f"{host.name}: its Python tells {done.text[:80]!r} of itself")
+    return Base(path, Target(python, machine, glibc))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +144,9 @@ class _Preparation:
         self._must([self.base.path, "-m", "venv", "--without-pip", folder])
         # Its Python may come without: some systems leave pip out.
         self._must([python, "-m", "zipfile", "-e", pip, f"{folder}/{self._packages}"])
-        install = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
+        # A source distribution would run a program of its own there, and need compilers.
+        install = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps",
+                   "--only-binary", ":all:"]  # fmt: skip
         self._install([python, *install, "--require-hashes", "-r", requirements], source)
         self._prove(python)
         self.remote.write(f"{folder}/{_DONE}", f"{version}\n".encode())

@@ -1,6 +1,7 @@
 """One look at each of several hosts, all at once, each within its time."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from infra.probing.plain import plain_facts
 from infra.probing.reading import ReadError
 from infra.remote import DeadlineError, Remote, RemoteError
 from infra.ssh.remote import SshRemote
+from sweeps.problems import BadInputError, Problem
 
 PROBE_S = 120.0
 """Wall seconds for the whole look at one host."""
@@ -25,6 +27,7 @@ PROBE_S = 120.0
 _CLOCK_TRIES = 3
 _MODULE_MISSING = "No module named"
 _NO_SHELL = "no login shell runs there, so what .bashrc, conda or pyenv put on the PATH is not seen"
+_SECONDS = re.compile(r"\d{1,12}(\.\d{1,12})?")
 _T = TypeVar("_T")
 
 
@@ -58,11 +61,15 @@ class Look:
 def look_at(
     hosts: Sequence[HostEntry], inventory: Inventory, ssh_config: Path | None = None
 ) -> list[Look]:
-    """Look at all hosts in parallel; a host that hangs costs its deadline, and only its own."""
+    """Look at all hosts in parallel; a host that hangs costs its deadline, and only its own.
 
-    # Before any thread: a way that is not clear is bad input for all.
-    remotes = [SshRemote.to(host, inventory, ssh_config) for host in hosts]
-    calls = [partial(_timed, host, remote) for host, remote in zip(hosts, remotes, strict=True)]
+    A host whose way is not clear is told as one. Raises BadInputError where it is so for all.
+    """
+    ways = [_way(host, inventory, ssh_config) for host in hosts]
+    unclear = [problem for way in ways if isinstance(way, list) for problem in way]
+    if hosts and all(isinstance(way, list) for way in ways):
+        raise BadInputError(inventory.source, unclear)
+    calls = [partial(_timed, host, way) for host, way in zip(hosts, ways, strict=True)]
     late = [Look(host, trouble=f"no answer within {PROBE_S:g} s", took_s=PROBE_S) for host in hosts]
     return in_parallel(calls, late, PROBE_S)
 
@@ -85,11 +92,23 @@ def in_parallel(
     return list(found)
 
 
-def _timed(host: HostEntry, remote: SshRemote) -> Look:
+def _way(
+    host: HostEntry, inventory: Inventory, ssh_config: Path | None
+) -> SshRemote | list[Problem]:
+    """Return the way to a host, or what is unclear about it."""
+    try:
+        return SshRemote.to(host, inventory, ssh_config)
+    except BadInputError as error:
+        return list(error.problems)
+
+
+def _timed(host: HostEntry, way: SshRemote | list[Problem]) -> Look:
+    if isinstance(way, list):
+        return Look(host, trouble="; ".join(map(str, way)))
     since_s = time.monotonic()
-    with closing(remote):
+    with closing(way):
         try:
-            found = _look(host, remote)
+            found = _look(host, way)
         except RemoteError as error:
             found = Look(host, trouble=str(error))
     return replace(found, took_s=time.monotonic() - since_s)
@@ -141,7 +160,7 @@ def ask(remote: Remote, python: str, question: Question) -> Answer:
         raise ReadError(_why(python, done.code, done.complaint))
     try:
         return Answer.from_data(json.loads(done.stdout))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ReadError(f"the version of ours there answers in another form: {error}") from error
 
 
@@ -176,10 +195,9 @@ def _clock(remote: Remote) -> ClockOffset | None:
         before_s, since_s = time.time(), time.monotonic()
         text = remote.run(["date", "+%s.%N"], repeatable=True).text.strip()
         half_s = (time.monotonic() - since_s) / 2
-        try:
-            found = ClockOffset(float(text) - (before_s + half_s), half_s)
-        except ValueError:
+        if not _SECONDS.fullmatch(text):
             return None
+        found = ClockOffset(float(text) - (before_s + half_s), half_s)
         if best is None or found.plus_minus_s < best.plus_minus_s:
             best = found
     return best

@@ -9,6 +9,7 @@ from infra.remote import UntrustedHostError
 from infra.ssh.config import route
 from infra.ssh.known_hosts import KnownHosts
 from infra.ssh.login import host_key
+from sweeps.problems import BadInputError, Problem
 
 
 def trust_host(
@@ -21,6 +22,8 @@ def trust_host(
     """Add the key that a host shows; return what was done. Raises BadInputError, RemoteError."""
     listed = load_inventory(inventory)
     hops = route(listed.host(name), listed, ssh_config)
+    if not hops[-1].keeps_keys:
+        raise _keeps_nothing(name, listed.source)
     shown = host_key(hops)
     known = KnownHosts(hops[-1].known_hosts)
     if known.has(shown):
@@ -34,6 +37,12 @@ def trust_host(
         _ask(f"{shown.place} shows {shown.kind} {shown.fingerprint}.", confirm)
     path = known.add(shown)
     return f"{shown.place} is trusted from now on: {shown.kind} {shown.fingerprint}, in {path}"
+
+
+def _keeps_nothing(name: str, source: str) -> BadInputError:
+    why = "no file keeps the keys of this host, and host keys are strict here"
+    mend = f'Write `known_hosts = "~/.ssh/known_hosts"` under [hosts.{name}].'
+    return BadInputError(source, [Problem(f"hosts.{name}.known_hosts", "none", why, mend)])
 
 
 def _ask(question: str, confirm: Callable[[str], bool]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from infra.inventory import HostEntry
 from infra.ours import interpreter_on, ours_on
 from infra.remote import LinkLostError, Remote, RemoteError
+from orchestrator.remote.answers import bad_answer, read_answer
 from orchestrator.remote.place import Place
 
 ASK_S = 120.0
@@ -16,6 +17,7 @@ ASK_S = 120.0
 LOOK_S = 0.5
 _EXIT_S = 10.0
 _SEND_S = 30.0
+_LONGEST_LINE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +37,13 @@ class There:
     def ask(
         self, verb: str, data: Mapping[str, Any] | None = None, *, repeatable: bool = True
     ) -> dict[str, Any]:
-        """Return the answer to a question. Raises RemoteError."""
+        """Return the answer to a question, in the form of its verb. Raises RemoteError."""
         done = self.remote.run(
             self._argv(verb), cwd="/", stdin=_line(data), deadline_s=ASK_S, repeatable=repeatable
         )
         if done.code != 0:
             raise self._unable(done.code, done.complaint)
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return answer
+        return read_answer(self.remote.name, verb, done.stdout)
 
     def raw(self, verb: str, data: Mapping[str, Any], deadline_s: float) -> bytes:
         """Return an answer that is no JSON. Raises RemoteError."""
@@ -51,6 +52,8 @@ class There:
         )
         if done.code != 0:
             raise self._unable(done.code, done.complaint)
+        if done.truncated:
+            raise bad_answer(self.remote.name, "more than was asked for")
         return done.stdout
 
     def talk(self, verb: str, data: Mapping[str, Any]) -> Iterator[dict[str, Any] | None]:
@@ -66,9 +69,11 @@ class There:
                     yield None
                     continue
                 *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > _LONGEST_LINE_BYTES:
+                    raise bad_answer(self.remote.name, "a line without an end")
                 for line in lines:
                     was_told = True
-                    yield json.loads(line)
+                    yield read_answer(self.remote.name, verb, line)
             code = stream.exit_code(_EXIT_S)
         if code > 0 and not was_told:
             raise self._unable(code, f"{self.python} ended with {code}")

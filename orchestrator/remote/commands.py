@@ -13,6 +13,7 @@ from infra.remote import LinkLostError, RemoteError
 from infra.ssh.remote import SshRemote
 from orchestrator.exit_codes import DONE, INTERRUPTED, NOT_READY
 from orchestrator.journal import DiskError
+from orchestrator.remote.answers import bad_answer
 from orchestrator.remote.calling import There
 from orchestrator.remote.fetching import Fetched, fetch
 from orchestrator.remote.following import End, follow, status_from
@@ -107,11 +108,13 @@ def stop(host: HostName) -> int:
             _say(f"{host.name}: nothing runs that was started from elsewhere")
             return DONE
         run = found["run"]
+        if run is None:
+            raise bad_answer(host.name, "a run was asked to end, and it names none")
         _say(f"{host.name}: {run['title']} was asked to end; its servers are stopped first")
         until_s = time.monotonic() + STOP_S
         while time.monotonic() < until_s:
-            runs = {one["run"]: one for one in there.ask("runs")["runs"]}
-            if not runs[run["run"]]["is_running"]:
+            alive = [one["run"] for one in there.ask("runs")["runs"] if one["is_running"]]
+            if run["run"] not in alive:
                 _say(f"{host.name}: it has ended, and goes on when it is started again")
                 return DONE
             time.sleep(1.0)
@@ -154,6 +157,8 @@ def serve_there(host: HostName, page: Page, on_ready: Callable[[str], None]) -> 
         if "elsewhere" in first:
             on_ready(sweeps_page(first["elsewhere"], EXPERIMENT))
             return
+        if "port" not in first:
+            raise bad_answer(host.name, "neither where its page is nor why it is not")
         with there.remote.forward(first["port"]) as port:
             here = f"http://127.0.0.1:{port}"
             on_ready(sweeps_page(here, EXPERIMENT) if page is Page.MLFLOW else here)

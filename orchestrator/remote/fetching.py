@@ -1,16 +1,17 @@
 """Brings what a host's sweeps wrote here: only what is new, each file whole or not at all."""
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from infra.remote import TransferError
-from orchestrator.files import read_json, write_json
+from infra.whole_file import replacing
+from orchestrator.files import place_below, read_json, write_json
 from orchestrator.journal import DiskError
+from orchestrator.remote.answers import bad_answer, read_answer
 from orchestrator.remote.calling import There
 from orchestrator.remote.listing import DATABASES
 
@@ -43,7 +44,9 @@ def fetch(there: There, folder: Path) -> Fetched:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     stamps = read_json(folder / _STAMPS) or {}
     databases = [n for n in listed if n in DATABASES and stamps.get(n) != listed[n]]
-    plain = [n for n in listed if n not in DATABASES and not _is_here(_local(folder, n), listed[n])]
+    plain = [
+        n for n in listed if n not in DATABASES and not _is_here(place_below(folder, n), listed[n])
+    ]
     small = [name for name in plain if listed[name][0] < _SMALL_BYTES]
     sizes = list(_bring(there, folder, small, listed))
     left = []
@@ -65,14 +68,18 @@ def _bring(
 ) -> Iterator[int]:
     """Fetch small files; yield the size of each."""
     for batch in _batches(names, listed):
-        for name, mtime_ns, data in _frames(there.raw("frames", {"paths": batch}, _BATCH_S)):
-            _place(_local(folder, name), data, mtime_ns)
+        host, asked = there.remote.name, set(batch)
+        for name, mtime_ns, data in _frames(host, there.raw("frames", {"paths": batch}, _BATCH_S)):
+            if name not in asked:
+                raise bad_answer(host, f"a file {name[:80]!r} that nobody asked for")
+            asked.remove(name)
+            _place(place_below(folder, name), data, mtime_ns)
             yield len(data)
 
 
 def _bring_large(there: There, folder: Path, name: str, stamp: Sequence[int]) -> int:
     """Fetch one file for itself. Raises TransferError where it is written to meanwhile."""
-    path = _local(folder, name)
+    path = place_below(folder, name)
     there.remote.get(str(there.place.state / name), path)
     os.utime(path, ns=(stamp[1], stamp[1]))
     return path.stat().st_size
@@ -91,26 +98,29 @@ def _batches(names: Sequence[str], listed: Mapping[str, list[int]]) -> Iterator[
         yield batch
 
 
-def _frames(data: bytes) -> Iterator[tuple[str, int, bytes]]:
-    """Take an answer apart: a line of JSON, then so many bytes, again and again."""
+def _frames(host: str, data: bytes) -> Iterator[tuple[str, int, bytes]]:
+    """Take an answer apart: a line of JSON, then so many bytes, again and again.
+
+    Raises BadAnswerError.
+    """
     at = 0
     while at < len(data):
-        end = data.index(b"\n", at)
-        head = json.loads(data[at:end])
+        end = data.find(b"\n", at)
+        head = read_answer(host, "frames", data[at : None if end < 0 else end])
         at = end + 1 + head["size"]
+        if end < 0 or at > len(data):
+            raise bad_answer(host, f"less of {head['path'][:80]!r} than it says")
         yield head["path"], head["mtime_ns"], data[end + 1 : at]
 
 
 def _place(path: Path, data: bytes, mtime_ns: int) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(data)
-        os.utime(beside, ns=(mtime_ns, mtime_ns))
-        beside.replace(path)
+        with replacing(path) as file:
+            file.write(data)
+            file.flush()
+            os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
         raise DiskError.on(path, error) from error
 
 
@@ -143,11 +153,3 @@ def _is_here(path: Path, stamp: Sequence[int]) -> bool:
     except OSError:
         return False
     return [found.st_size, found.st_mtime_ns] == list(stamp)
-
-
-def _local(folder: Path, name: str) -> Path:
-    """Return where a file goes here; a host cannot make us write elsewhere: TransferError."""
-    parts = PurePosixPath(name)
-    if parts.is_absolute() or ".." in parts.parts or not parts.parts:
-        raise TransferError(f"the host names a file {name!r}, which leads out of the folder")
-    return folder / parts

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from infra.remote import LinkLostError, LoginRefusedError, RemoteError, UntrustedHostError
 from orchestrator.exit_codes import NOT_READY, of_status
+from orchestrator.remote.answers import BadAnswerError
 from orchestrator.remote.calling import There
 from orchestrator.watching.sweep_status import DIED, SweepStatus
 
@@ -128,7 +129,7 @@ def follow(
             if end is not None:
                 return end
             why = "the news ended without an end"
-        except (LoginRefusedError, UntrustedHostError, OtherVersionError):
+        except (LoginRefusedError, UntrustedHostError, OtherVersionError, BadAnswerError):
             raise
         except RemoteError as error:
             # A run that was named was started from here: the host has been reached before.
@@ -174,7 +175,7 @@ def status_from(data: Mapping[str, Any]) -> SweepStatus:
     """Read how a sweep stands. Raises OtherVersionError."""
     try:
         return SweepStatus.from_data(data)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         why = f"ours there is of another version than here ({error}): `hosts prepare` renews it"
         raise OtherVersionError(why) from error
 

@@ -1,12 +1,14 @@
 """Lays out on the host what was sent: a folder that is the sender's, as far as a sweep sees."""
 
-import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from orchestrator.remote.notes import ORDER, read_object, write_object
+from infra.file_lock import FileLock
+from infra.whole_file import replacing
+from orchestrator.remote.notes import ORDER, SEQUENCE, notes_in, read_object, write_object
 from orchestrator.remote.place import Place
 
 SENT = ".sent.json"
@@ -14,6 +16,7 @@ SENT = ".sent.json"
 
 _LAID = ".laid.json"
 _RUNS_KEPT = 50
+_COUNTING_S = 30.0
 
 
 def missing(place: Place, hashes: Sequence[str]) -> list[str]:
@@ -41,19 +44,38 @@ def lay_out(place: Place, name: str, files: Mapping[str, str], sent: Mapping[str
 
 
 def order(place: Place, run: str, data: Mapping[str, Any]) -> Path:
-    """Write what a command is to be; forget the oldest ones."""
-    for old in sorted(place.runs.glob("*/"))[:-_RUNS_KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+    """Write what a command is to be, as the next of this host; forget the oldest that ended.
+
+    Raises TimeoutError where another order is being written all the time.
+    """
     folder = place.run(_part(run))
-    write_object(folder / ORDER, data)
+    with _counting(place):
+        known = notes_in(place.runs)
+        following = max((note.sequence for note in known), default=0) + 1
+        write_object(folder / ORDER, {**data, SEQUENCE: following})
+    for note in known[: -_RUNS_KEPT + 1]:
+        if not note.is_running:
+            shutil.rmtree(place.run(note.run), ignore_errors=True)
     return folder
+
+
+@contextmanager
+def _counting(place: Place) -> Iterator[None]:
+    """Let one at a time number what it orders."""
+    place.runs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = FileLock.take(place.sent / "runs.lock", patience_s=_COUNTING_S)
+    if lock is None:
+        raise TimeoutError(f"another order is written in {place.runs}")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.copyfile(source, beside)
-    beside.replace(target)
+    with source.open("rb") as held, replacing(target) as file:
+        shutil.copyfileobj(held, file)
 
 
 def _inside(folder: Path, path: str) -> Path:

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from infra.whole_file import name_beside, new_file
 from orchestrator.remote.place import SENT, Place
 
 DATABASES = ("study.db", "mlflow.db")
@@ -32,8 +33,8 @@ def snapshot(place: Place, name: str) -> Path:
         raise ValueError(f"{name!r} is no database of a state folder")
     place.snapshots.mkdir(parents=True, exist_ok=True, mode=0o700)
     target = place.snapshots / name
-    beside = target.with_name(f".{name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
+    beside = name_beside(target)
+    new_file(beside, 0o600).close()
     uri = f"file:{place.state / name}?mode=ro"
     with (
         closing(sqlite3.connect(uri, uri=True, timeout=30)) as source,

@@ -1,20 +1,23 @@
 """The notes that a command started from elsewhere leaves on its host: who runs it, how it ended.
 
-Only the standard library and `infra.process_id`: it is read at the start of every call there.
+Only the standard library and two small modules of `infra`: it is read at the start of every call
+there.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from infra.process_id import ProcessId
+from infra.whole_file import write_whole
 
 ORDER, LAUNCHER, DRIVER, END, OUTPUT = (
     "order.json", "launcher.json", "driver.json", "end.json", "output.log",
 )  # fmt: skip
+SEQUENCE = "sequence"
+"""Under which an order holds its place in the host's own counting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class RunNote:
     driver: ProcessId | None
     code: int | None
     """Its exit code, negative for the signal that killed it; None where it left none."""
+    sequence: int = 0
+    """Of the host's own counting of its runs; 0 for one of an earlier version."""
 
     @property
     def is_running(self) -> bool:
@@ -59,17 +64,20 @@ def read_note(folder: Path) -> RunNote:
         launcher=_process(launcher),
         driver=_process(driver),
         code=end.get("code"),
+        sequence=_sequence(order),
     )
 
 
 def notes_in(runs: Path) -> list[RunNote]:
-    """Read all commands, oldest first: their names begin with their time."""
-    return [read_note(order.parent) for order in sorted(runs.glob(f"*/{ORDER}"))]
+    """Read all commands in the host's own order. Names begin with a time, but with the sender's."""
+    found = [read_note(order.parent) for order in runs.glob(f"*/{ORDER}")]
+    return sorted(found, key=lambda note: (note.sequence, note.run))
 
 
 def newest(runs: Path, run: str = "") -> RunNote | None:
-    """Return one command, or the newest that began; None where there is none."""
+    """Return one command, or the newest that runs, or else the newest that began; None for none."""
     found = [note for note in notes_in(runs) if (note.run == run if run else note.began_s)]
+    found = [note for note in found if note.is_running] or found
     return found[-1] if found else None
 
 
@@ -85,9 +93,12 @@ def read_object(path: Path) -> dict[str, Any]:
 def write_object(path: Path, data: Mapping[str, Any]) -> None:
     """Write a small file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(data))
-    beside.replace(path)
+    write_whole(path, json.dumps(data).encode())
+
+
+def _sequence(order: Mapping[str, Any]) -> int:
+    found = order.get(SEQUENCE)
+    return found if type(found) is int and found > 0 else 0
 
 
 def _process(note: Mapping[str, Any]) -> ProcessId | None:

@@ -6,13 +6,13 @@ Beside the file lies its mark: how far it was sent, what was set aside, and the 
 import contextlib
 import json
 import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Condition
 
+from infra.whole_file import write_whole
 from orchestrator.journal import DiskError, Journal, unseal
 from orchestrator.tracking.events import Event, Progress, TrialEnded, event_data, event_from
 from orchestrator.tracking.seam import Sample
@@ -249,12 +249,9 @@ class _Mark:
 
     def write(self, outbox: Path) -> None:
         """Write it beside and rename; where that fails, what was sent is sent again one day."""
-        path = outbox.with_suffix(MARK_SUFFIX)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
         data = {"sent_bytes": self.sent_bytes, "aside": self.aside, "stamp_ms": self.stamp_ms}
         with contextlib.suppress(OSError):
-            beside.write_text(json.dumps(data))
-            beside.replace(path)
+            write_whole(outbox.with_suffix(MARK_SUFFIX), json.dumps(data).encode())
 
 
 def _is_line_start(path: Path, at: int) -> bool:

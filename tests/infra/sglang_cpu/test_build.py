@@ -1,5 +1,6 @@
 """The build command: done once, never half, and clear about what failed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from infra.sglang_cpu.build import (
     is_built,
     main,
     model_digest,
+    torch_source,
 )
 from infra.sglang_cpu.errors import BuildBusyError, StepError
 from infra.sglang_cpu.layout import EnvLayout
@@ -143,3 +145,28 @@ def test_the_command_refuses_a_directory_that_is_not_its_own(
     assert main(["--env", str(tmp_path / "home"), "--model", str(tmp_path / "model")]) == 1
     assert "name another directory" in capsys.readouterr().err
     assert (tmp_path / "home" / "letter").read_text() == "dear"
+
+
+def _told(name: str, url: str, **more: object) -> dict[str, object]:
+    archive = {"hashes": {"sha256": "ab12"}}
+    return {
+        "metadata": {"name": name, "version": "2.13.0+cpu"},
+        "download_info": {"url": url, "archive_info": archive}, **more,
+    }  # fmt: skip
+
+
+def test_the_source_of_torch_is_said_without_a_password(tmp_path: Path) -> None:
+    env = EnvLayout(tmp_path)
+    assert "does not tell" in torch_source(env)
+    torch = _told("torch", "https://me:hunter22@index.example/torch-2.13.0.whl")
+    env.torch_report.write_text(json.dumps({"install": [_told("sympy", "https://x/y"), torch]}))
+    said = torch_source(env)
+    assert "index.example/torch-2.13.0.whl, sha256 ab12" in said
+    assert "hunter22" not in said
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"install": 7}', '{"install": [{}]}', "{}"])
+def test_a_report_that_is_none_is_told(tmp_path: Path, text: str) -> None:
+    env = EnvLayout(tmp_path)
+    env.torch_report.write_text(text)
+    assert "does not tell" in torch_source(env)

@@ -125,3 +125,11 @@ def test_stand_ins_survive_a_moved_environment_and_yield_to_real_packages(tmp_pa
     code = "import only_stand_in, both; print(only_stand_in.origin, both.origin)"
     said = subprocess.run([moved.python, "-c", code], check=True, capture_output=True, text=True)
     assert said.stdout.split() == ["stand-in", "real"]
+
+
+def test_pip_tells_where_torch_is_from() -> None:
+    torch = env_steps(ENV)[3]
+    assert isinstance(torch, Command)
+    assert torch.variables["PIP_REPORT"] == str(ENV.torch_report)
+    others = [step for step in env_steps(ENV) if isinstance(step, Command) and step != torch]
+    assert not any("PIP_REPORT" in step.variables for step in others)

@@ -1,8 +1,10 @@
 """`hosts prepare`: our environment on a host, once for each version, and gone without a trace."""
 
 import hashlib
+import io
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -125,6 +127,25 @@ def test_a_wheel_that_is_not_the_locked_one_is_refused(
     with pytest.raises(RemoteError, match=r"gpu1: python"):
         prepare(remote, host, lambda _: None, source=WheelSource.SEND, locks=locks)
     assert remote.run(["test", "-e", ours_on(remote, host).current]).code != 0
+
+
+def test_a_source_distribution_runs_nothing_there(
+    remote: SshRemote, host: HostEntry, locks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the right hash as well: what it holds is a program."""
+    mark, source = tmp_path / "ran", tmp_path / "tiny-1.0.tar.gz"
+    program = f"import pathlib; pathlib.Path({str(mark)!r}).touch()\n"
+    with tarfile.open(source, "w:gz") as archive:
+        for name, text in (("setup.py", program), ("PKG-INFO", "Name: tiny\nVersion: 1.0\n")):
+            info = tarfile.TarInfo(f"tiny-1.0/{name}")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text.encode()))
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    (locks / f"py{PYTHON}.txt").write_text(f"tiny==1.0 --hash=sha256:{digest}\n")
+    monkeypatch.setattr(preparing, "download", lambda *_: [source])
+    with pytest.raises(RemoteError, match="No matching distribution"):
+        prepare(remote, host, lambda _: None, source=WheelSource.SEND, locks=locks)
+    assert not mark.exists()
 
 
 def test_what_cannot_be_prepared_is_told(remote: SshRemote, lan: Lan, tmp_path: Path) -> None:
