@@ -7,16 +7,15 @@ from orchestrator.starting import WORKER_LOST
 from sweeps.breaker import Breaker, may_retry
 from sweeps.closing import Closed, FaultRecord, is_closed
 from sweeps.config import Config
+from sweeps.memory_borders import MEMORY_FAULTS, MemoryBorder
 from sweeps.results import TrialResult
 from sweeps.sweep import Sweep
 
 RETRYABLE = frozenset(row.name for row in LOG_SIGNATURES if row.retry) | {WORKER_LOST}
 """Faults of the host or the platform, after which a trial is started once more."""
 
-AMOUNTS = frozenset(
-    {"oom_load", "oom_capture", "oom_serving", "nccl_memory", "no_kv_room", "kv_exhausted"}
-)
-"""Lack of memory depends on amounts: no single value is to blame, the search learns the border."""
+AMOUNTS = MEMORY_FAULTS
+"""Lack of memory depends on amounts: no single value is to blame, the border is learned."""
 
 
 class SweepHealth:
@@ -32,6 +31,7 @@ class SweepHealth:
         self._baseline: Config | None = None
         self._by_host: dict[str, FaultRecord] = {}
         self._closed: dict[str, tuple[Closed, ...]] = {}
+        self._borders: dict[str, MemoryBorder] = {}
         self._breaker = Breaker(self._hosts, RETRYABLE)
         self.trouble: str | None = None
         """Why the sweep must end; None where it may go on."""
@@ -40,6 +40,12 @@ class SweepHealth:
     def closed(self) -> tuple[Closed, ...]:
         """Return the values that a host is not asked for again."""
         return tuple(closed for held in self._closed.values() for closed in held)
+
+    @property
+    def no_room(self) -> tuple[str, ...]:
+        """Say what found no memory on a host: it is not asked for as much again."""
+        found = [(host, line) for host, held in self._borders.items() for line in held.lines()]
+        return tuple(f"{line}: no room on host {host}" for host, line in found)
 
     @property
     def quarantined(self) -> Mapping[str, str]:
@@ -62,6 +68,7 @@ class SweepHealth:
         """Take one more result; return the hosts that it says something of."""
         record = self._by_host.setdefault(result.host, FaultRecord(RETRYABLE | AMOUNTS))
         record.take(result)
+        self._borders.setdefault(result.host, MemoryBorder()).take(result)
         if result.purpose != "baseline" or self._baseline is not None:
             return {result.host: None}
         self._baseline = result.config
@@ -69,8 +76,14 @@ class SweepHealth:
 
     def why_closed(self, config: Config) -> str:
         """Say why a configuration is not tried on any host; empty where it may be."""
-        found = [is_closed(config, self.closed, host) for host in self._hosts]
-        return str(found[0]) if found and all(found) else ""
+        found = [self._why_closed_on(host, config) for host in self._hosts]
+        return found[0] if found and all(found) else ""
+
+    def _why_closed_on(self, host: str, config: Config) -> str:
+        if closed := is_closed(config, self._closed.get(host, ())):
+            return str(closed)
+        border = self._borders.get(host)
+        return border.refusal(config) if border else ""
 
     @staticmethod
     def may_retry(result: TrialResult, attempts: int) -> bool:

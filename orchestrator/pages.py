@@ -20,7 +20,9 @@ from sweeps.metrics import known_metric
 from sweeps.naming import short
 from sweeps.pareto import Point, front
 from sweeps.ranking import Ranking
+from sweeps.results import TrialResult
 from sweeps.space import values_text
+from sweeps.speculation import speculation_beside_plain
 from sweeps.sweep import Sweep
 from sweeps.values import show
 
@@ -109,7 +111,7 @@ def print_summary(
     _say(f"{word}sweep {sweep_id} {status}: {counts or 'no trial'}")
     if run.health.trouble:
         _say(f"why    {run.health.trouble}")
-    _say_best(ranking, known_metric(goal.metric).unit)
+    _say_best(ranking, known_metric(goal.metric).unit, results)
     if (claim := run.claim()) is not None:
         _say_claim(claim)
     _say_loads(loads(results, run.sweep.workload))
@@ -117,6 +119,8 @@ def print_summary(
         _say_front(front(results, goal.directions), goal.directions)
     for closed in run.health.closed:
         _say(f"closed {closed}")
+    for line in run.health.no_room:
+        _say(f"memory {line}")
     for hook, count in run.hooks.faults.items():
         _say(f"fault  {hook} failed {count} times; driver.log has the first")
     for host, why in run.health.quarantined.items():
@@ -134,15 +138,15 @@ def print_summary(
     _say(f"       python -m orchestrator export --sweep {sweep_id}{folder}{allow}")
 
 
-def _say_best(ranking: Ranking, unit: str) -> None:
+def _say_best(ranking: Ranking, unit: str, results: Sequence[TrialResult]) -> None:
     best = ranking.best
     if best is None:
         return
     ties = f", not to be told from {len(ranking.ties) - 1} others" if ranking.ties[1:] else ""
     _say(f"best   {short(best.config)}")
     _say(f"       {best.value:.1f} {unit}{_range(best.low, best.high)}{ties}")
-    if best.config.is_plain:
-        _say("       speculation did not pay in any trial of this sweep")
+    if best.config.is_plain and (said := speculation_beside_plain(results)):
+        _say(f"       {said}")
     elif ranking.gain is not None:
         _say(f"       {ranking.gain:.2f} x the best plain decode measured here")
     if ranking.gain_over_baseline is not None:

@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from sweeps.closing import Closed, is_closed
+from sweeps.memory_borders import fault_of_memory
 from sweeps.phrases import counted
 from sweeps.results import Outcome, TrialResult
 
@@ -83,7 +84,8 @@ class Breaker:
     def why(self, closed: Sequence[Closed] = ()) -> str | None:
         """Say why the sweep must end; None where it may go on.
 
-        Failures that a closed value explains do not count: they are not going to be repeated.
+        Failures that a closed value or a lack of memory explains do not count: their cause lies in
+        the configuration, and they are not going to be repeated.
         """
         return self._dirty() or self._no_baseline() or self._too_many(closed)
 
@@ -105,7 +107,11 @@ class Breaker:
 
     def _too_many(self, closed: Sequence[Closed]) -> str | None:
         limits = self._limits
-        unexplained = [r for r in self._failed if not is_closed(r.config, closed, r.host)]
+        unexplained = [
+            r
+            for r in self._failed
+            if not (fault_of_memory(r) or is_closed(r.config, closed, r.host))
+        ]
         counting = len(self._trials) - len(self._failed) + len(unexplained)
         if counting >= limits.in_a_row and self._ends_in_failures(unexplained):
             number = counted(limits.in_a_row, "trial")

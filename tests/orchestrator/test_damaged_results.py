@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import app
 from orchestrator.state import State
 from sweeps.results import TrialResult
-from tests.orchestrator.test_cli import Type, typed
+from tests.orchestrator.test_cli import Type, _orchestrator, typed
 
 __all__ = ["typed"]
 
@@ -58,10 +57,9 @@ def _hours(data: dict[str, Any], odd: object) -> None:
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("damaged")
     (folder / "space.py").write_text(SPACE)
-    words = ("sweep", str(folder / "space.py"), "--driver", "simulated", "--engine", "emulated")
-    with pytest.raises(SystemExit) as ended:
-        app((*words, "--state-dir", str(folder / "state")))
-    assert ended.value.code == 0
+    words = ("sweep", "space.py", "--driver", "simulated", "--engine", "emulated")
+    done = _orchestrator(*words, "--state-dir", "state", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 
@@ -114,7 +112,8 @@ def test_a_file_without_a_result_is_one_error_with_its_name(
 ) -> None:
     state, path = _copy(swept, tmp_path)
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    for words in (("trials",), ("status",), ("explain", "best"), ("report",), ("export", "--allow-emulated")):
+    readers = ("trials", "status", "explain best", "report", "export --allow-emulated")
+    for words in map(str.split, readers):
         done = typed(*words, "--state-dir", str(state), cwd=tmp_path)
         assert done.code == 2
         assert "trials/0000/result.json" in "".join(done.err.split())
