@@ -36,6 +36,7 @@ from orchestrator.trial_notes import TrialNotes, notes_of_trial
 from orchestrator.trial_records import lost_result, rate_around
 from orchestrator.trial_seam import Tools, Watch
 from sweeps.launch import LaunchPlan
+from sweeps.learning import LEARNING
 from sweeps.pins import with_pins
 from sweeps.problems import BadInputError
 from sweeps.quality import Outputs
@@ -152,6 +153,7 @@ class _TrialRun:
                 max(self._job.sweep.budget.silence_s, host_s(self._clock, LEAST_SILENCE_WALL_S)),
                 self._job.config.is_plain,
                 self,
+                learns=self._requested.get("speculative_algorithm") in LEARNING,
             )
             course.run()
             self._recorder.write(self._job, self._version)

@@ -86,3 +86,13 @@ def test_decisions_do_not_grow_with_trials_and_hosts() -> None:
         assert figures[f"random_{what}_late_ms"] < 4 * figures[f"random_{what}_ms"] + 1
         assert figures[f"random_{what}_ms"] < 50
     assert figures["memory_peak_bytes"] < 2e9
+
+
+def test_a_load_is_alike_in_both_orders_of_a_ladder_or_the_trial_tells() -> None:
+    figures = figures_of("ladder")
+    loads = [name.removesuffix("_told_count") for name in figures if name.endswith("_told_count")]
+    assert len(loads) == 2
+    for load in loads:
+        told = figures[f"{load}_told_count"]
+        assert told or figures[f"{load}_accept_order_ratio"] < 0.02
+        assert told or figures[f"{load}_order_ratio"] < 0.04  # a step differs from the next
