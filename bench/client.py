@@ -11,9 +11,10 @@ costs less, since its reads hold several chunks. SGLang's own are therefore also
 that all of them keep (`calm_...`). A client that is not there has no figures; the reason is told on
 the error output. It takes some twelve minutes; `--quick` runs ours alone and installs nothing.
 
-Then ours alone: on one core at twice the pace, with each arrival held against its sending; and
-against the emulated host with n-gram speculation, 1 to 8 tokens a chunk, held against the engine
-itself at the same seed.
+Then ours alone: on one core at twice the pace, with each arrival held against its sending; several
+streams in a closed loop, whose tokens come in chunks of 1, 4, 8 and mixed, held against what the
+server made while every slot was taken; and against the emulated host with n-gram speculation, 1 to
+8 tokens a chunk, held against the engine itself at the same seed.
 """
 
 import json
@@ -43,6 +44,7 @@ from peers.servers import Paced, Sent, emulated_server, paced_server
 from peers.sides import OURS, PEERS, SGLANG_PYTHON, SGLANG_RUST, Load, Side, Told
 from reporting.program import Figures, run
 from sweeps.prompts import Prompt, prompts_of
+from sweeps.rates import decode_rate
 from sweeps.records import PassRecord
 from sweeps.values import Value
 
@@ -50,6 +52,9 @@ METERED = Path(__file__).parent / "peers" / "metered.py"
 STREAMS = 64
 RATE_PER_S, CALM_RATE_PER_S, FAST_RATE_PER_S = 500.0, 200.0, 1000.0
 DEADLINE_S = 240.0
+SEVERAL_RATE_PER_S, SEVERAL_PREFILL_STEPS = 200.0, 4
+CHUNKINGS: dict[str, tuple[int, ...]] = {"1": (1,), "4": (4,), "8": (8,), "mixed": (1, 4, 8)}
+"""Tokens of a chunk, one of them drawn for each, by the name of their column."""
 SCALE = 10.0
 SPECULATING = ("--model-path", "founding-model", "--tp-size", "8", "--speculative-algorithm",
                "NGRAM", "--speculative-num-draft-tokens", "8")  # fmt: skip
@@ -64,10 +69,13 @@ class Effort:
     fast_tokens: int
     speculated: tuple[int, int]
     """Requests, and tokens of each."""
+    several: tuple[tuple[int, int], ...]
+    """Streams, and tokens of each of their requests."""
+    several_rounds: int
 
 
-FULL = Effort(2, (1_000, 6_000), 10_000, (8, 384))
-QUICK = Effort(1, (100, 600), 1_000, (2, 128))
+FULL = Effort(2, (1_000, 6_000), 10_000, (8, 384), ((4, 64), (4, 256), (16, 64)), 10)
+QUICK = Effort(1, (100, 600), 1_000, (2, 128), ((4, 64),), 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,7 @@ def measure(quick: bool) -> Figures:
         **side_by_side(effort, [OURS, *peers], RATE_PER_S),
         **(side_by_side(effort, [OURS, *calm], CALM_RATE_PER_S, "calm_") if calm else {}),
         **on_one_core(effort.fast_tokens),
+        **several_streams(effort),
         **speculating(*effort.speculated),
     }
 
@@ -164,6 +173,58 @@ def on_one_core(tokens: int) -> dict[str, float]:
         "fast_own_lag_p99_ms": told["lag_p99_s"] * 1e3,
         "fast_server_late_p99_ms": late_s[int(len(late_s) * 0.99)] * 1e3,
     }
+
+
+def several_streams(effort: Effort) -> dict[str, float]:
+    """Return how far the decode rate of several streams is off, at each load and chunking."""
+    return {
+        f"several_{streams}x{tokens}_chunks_{name}_rate_error_ratio": rate_error(
+            streams, tokens, effort.several_rounds, chunks
+        )
+        for streams, tokens in effort.several
+        for name, chunks in CHUNKINGS.items()
+    }
+
+
+def rate_error(streams: int, tokens: int, rounds: int, chunks: Sequence[int]) -> float:
+    """Return the error of the rate of one pass, against what the server made in its time."""
+    prompts = prompts_of(f"several {number}" for number in range(streams * rounds))
+    with paced_server(
+        SEVERAL_RATE_PER_S, cpu=_cores()[0], chunk_tokens=chunks,
+        prefill_steps=SEVERAL_PREFILL_STEPS,
+    ) as server:  # fmt: skip
+        record = _pass(server.url, prompts, tokens, streams)
+    estimate = decode_rate(record)
+    if estimate is None:
+        raise RuntimeError("the pass has no rate")
+    return abs(estimate.value / made_per_s(server.sent, streams) - 1)
+
+
+def made_per_s(sent: Sequence[Sent], streams: int) -> float:
+    """Return the tokens made per second, those of prefill left out, while every slot was taken.
+
+    From when the first `streams` requests each had their first token to the end of the first
+    request after which no other came.
+    """
+    by_start = sorted(sent, key=lambda one: one.asked_s)
+    start_s = max(one.made_s[0] for one in by_start[:streams])
+    end_s = min(one.made_s[-1] for one in sent if one.made_s[-1] > by_start[-1].asked_s)
+    made = sum(start_s < time_s <= end_s for one in sent for time_s in one.made_s[1:])
+    return made / (end_s - start_s)
+
+
+def _pass(url: str, prompts: Sequence[Prompt], tokens: int, streams: int) -> PassRecord:
+    return StreamingClient(ScaledClock()).run_pass(
+        url,
+        prompts,
+        Sampling(max_tokens=tokens, ignore_eos=True),
+        concurrency=streams,
+        dialect="chat",
+        deadline_s=DEADLINE_S,
+        silence_s=DEADLINE_S,
+        on_progress=lambda _: None,
+        should_stop=lambda: False,
+    )
 
 
 def speculating(requests: int, tokens: int) -> dict[str, float]:

@@ -25,7 +25,8 @@ Ray sets OMP_NUM_THREADS and CUDA_VISIBLE_DEVICES in its workers; a server must 
 """
 
 
-_KERNELS = "TORCHINDUCTOR_CACHE_DIR"
+KERNELS = "TORCHINDUCTOR_CACHE_DIR"
+"""Where compiled kernels are kept."""
 _RENDEZVOUS = {"nccl_port", "dist_init_addr"}
 """Flags by which a user says where the ranks of a server meet."""
 
@@ -109,8 +110,8 @@ def _devices(host: HostSpec) -> dict[str, str]:
 def place_variables(temp_folder: Path) -> dict[str, str]:
     """Return what a server is told of this machine, and not of its configuration."""
     # Its default lies in TMPDIR, which each trial has for itself: kernels would not be kept.
-    kernels = os.environ.get(_KERNELS) or str(Path("~/.cache/torchinductor").expanduser())
-    return {"TMPDIR": str(temp_folder), _KERNELS: kernels}
+    kernels = os.environ.get(KERNELS) or str(Path("~/.cache/torchinductor").expanduser())
+    return {"TMPDIR": str(temp_folder), KERNELS: kernels}
 
 
 def emulated_environment(host: HostSpec) -> dict[str, str]:

@@ -178,9 +178,12 @@ def serve_watch(
         raise bad_option("--port", str(port), str(error), "Try another port.") from error
 
 
-def serve(state_dir: Path, port: int, on_ready: Callable[[str], None]) -> None:
+def serve(
+    state_dir: Path, port: int, on_ready: Callable[[str], None], store: str | None = None
+) -> None:
     """Serve the MLflow UI until interrupted; `on_ready` gets the page to open.
 
+    `store` is the address of the store where a command names one.
     Where the tracker is a server already, that is all: it serves its own.
     """
     from orchestrator.tracking.ui import UiError, serve_ui, sweeps_page
@@ -188,7 +191,7 @@ def serve(state_dir: Path, port: int, on_ready: Callable[[str], None]) -> None:
 
     state = State(state_dir)
     known_sweep(state, None)
-    uri = tracking_uri(state.mlflow_uri)
+    uri = tracking_uri(state.mlflow_uri, store)
     if is_remote(uri):
         on_ready(sweeps_page(shown_uri(uri), EXPERIMENT))
         return

@@ -1,6 +1,6 @@
 """The passes that a trial makes over a ready server, in their order, and what each is for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -8,6 +8,7 @@ from orchestrator.load_client.arrivals import Arrivals
 from orchestrator.load_client.seam import LoadClient, PassProgress, Sampling
 from sweeps.drift import drift_of
 from sweeps.factors import cross_check
+from sweeps.learning import learning_in
 from sweeps.metrics import measure_all, measure_probe, steps_set_aside
 from sweeps.prompts import Prompt
 from sweeps.records import Baseline, EndReason, Measurement, PassRecord
@@ -62,6 +63,8 @@ class Course:
     silence_s: float
     plain: bool
     stage: Stage
+    learns: bool = False
+    """Whether the drafter has a cache that learns from what the server generates."""
     warm_up: PassRecord | None = None
     cold: PassRecord | None = None
     measured: PassRecord | None = None
@@ -71,6 +74,12 @@ class Course:
     unmade: list[str] = field(default_factory=list)
     """Passes for which no time was left."""
     _probing: int = 0
+    _warmings: int = 0
+    """Passes of generated warm-up that were made before the measured one."""
+    _rose: float | None = None
+    """What the last of them gained in accept length on the one before, where more were due."""
+    _shallow: list[str] = field(default_factory=list)
+    """Passes before which the cache could not be brought to the depth of the measured one."""
 
     @property
     def probes_the_load(self) -> bool:
@@ -121,7 +130,7 @@ class Course:
 
     def notes(self, estimates: Mapping[str, Estimate]) -> tuple[str, ...]:
         """Say what a reader of the figures must know."""
-        found = []
+        found = list(self._of_the_cache())
         drift = drift_of(self.measured) if self.measured else None
         if drift is not None and drift.is_alarming:
             found.append(
@@ -144,6 +153,32 @@ class Course:
                 f"{check.tok_s:.1f} tok/s that were measured"
             )
         return tuple(found)
+
+    def _of_the_cache(self) -> Iterator[str]:
+        """Say in which state of the drafter's cache each load was measured, and what moved."""
+        if not self.learns or self.measured is None:
+            return
+        if self._rose is not None:
+            yield (
+                f"the warm-up ended while accept length still rose by {self._rose:.0%} a pass: the"
+                " cache had more to learn"
+            )
+        after = [p for p in (*self.loaded, self.open_loop) if p is not None]
+        if after:
+            cold = "the cold pass and " if self.cold is not None else ""
+            yield (
+                f"each load began with an emptied cache after {cold}{self._warmings} passes of"
+                " generated warm-up, as the measured pass did"
+            )
+        if self._shallow:
+            yield f"no time was left to warm the cache as deep before {', '.join(self._shallow)}"
+        for record in (self.measured, *after):
+            rise = learning_in(record)
+            if rise is not None:
+                yield (
+                    f"accept length rose from {rise.first:.2f} to {rise.last:.2f} within the pass"
+                    f" with {record.concurrency} streams: the cache was still learning"
+                )
 
     def _probe(self) -> None:
         """Time steps alone: long answers, no cache to care for, the same for every variant."""
@@ -172,15 +207,37 @@ class Course:
             if limit_s <= 0:
                 return
             record = self._pass(Phase.SETTLING, self.workload.warming(number), limit_s=limit_s)
+            self._warmings += 1
             length = _accept_length(record)
             if length is None or (before and length < before * (1 + SETTLED_FRACTION)):
+                self._rose = None
                 return
+            self._rose = length / before - 1 if before else None
             before = length
+
+    def _prepare(self, what: str) -> None:
+        """Bring the cache of the drafter to where it was as the measured pass began.
+
+        It has learned from every pass since, so that later loads would look faster than earlier.
+        """
+        if not self.learns:
+            return
+        work = self.workload
+        self.stage.flush()
+        passes = [work.warming(number) for number in range(self._warmings)]
+        passes = [work.cold(), *passes] if self.cold is not None else passes
+        keeps_s = (1 - PREPARING_SHARE) * self.stage.left_s()
+        for prompts in passes:
+            limit_s = self.stage.left_s() - keeps_s
+            if limit_s <= 0 or self._pass(Phase.SETTLING, prompts, limit_s=limit_s).cut_short:
+                self._shallow.append(what)
+                return
 
     def _loaded(self, concurrency: int) -> None:
         if self.stage.left_s() <= 0:
             self.unmade.append(f"{concurrency} streams")
             return
+        self._prepare(f"{concurrency} streams")
         prompts = self.workload.loaded(concurrency)
         self._pass(Phase.LOADED, prompts, self.loaded, concurrency=concurrency)
 
@@ -188,6 +245,7 @@ class Course:
         if self.stage.left_s() <= 0:
             self.unmade.append("the open loop")
             return
+        self._prepare("the open loop")
         arrivals = Arrivals(rate_per_s, seed=self.workload.seed)
         prompts = self.workload.open_loop()
         self.open_loop = self._pass(

@@ -17,6 +17,8 @@ class SweepStart:
     emulated: bool
     done_trials: int
     """Trials that an earlier run of the same sweep left finished."""
+    store: str = ""
+    """Where its runs go, in words; empty where no tracker is told."""
 
 
 @dataclass(frozen=True, slots=True)

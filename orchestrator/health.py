@@ -7,6 +7,7 @@ from orchestrator.starting import WORKER_LOST
 from sweeps.breaker import Breaker, may_retry
 from sweeps.closing import Closed, FaultRecord, is_closed
 from sweeps.config import Config
+from sweeps.memory_borders import MemoryBorder
 from sweeps.results import TrialResult
 from sweeps.sweep import Sweep
 
@@ -27,6 +28,7 @@ class SweepHealth:
         self._baseline: Config | None = None
         self._by_host: dict[str, FaultRecord] = {}
         self._closed: dict[str, tuple[Closed, ...]] = {}
+        self._borders: dict[str, MemoryBorder] = {}
         self._breaker = Breaker(self._hosts, RETRYABLE, of_host=HOST_FAULTS)
         self.trouble: str | None = None
         """Why the sweep must end; None where it may go on."""
@@ -35,6 +37,12 @@ class SweepHealth:
     def closed(self) -> tuple[Closed, ...]:
         """Return the values that a host is not asked for again."""
         return tuple(closed for held in self._closed.values() for closed in held)
+
+    @property
+    def no_room(self) -> tuple[str, ...]:
+        """Say what found no memory on a host: it is not asked for as much again."""
+        found = [(host, line) for host, held in self._borders.items() for line in held.lines()]
+        return tuple(f"{line}: no room on host {host}" for host, line in found)
 
     @property
     def quarantined(self) -> Mapping[str, str]:
@@ -62,6 +70,7 @@ class SweepHealth:
         """Take one more result; return the hosts that it says something of."""
         record = self._by_host.setdefault(result.host, FaultRecord(RETRYABLE | AMOUNTS))
         record.take(result)
+        self._borders.setdefault(result.host, MemoryBorder()).take(result)
         if result.purpose != "baseline" or self._baseline is not None:
             return {result.host: None}
         self._baseline = result.config
@@ -69,8 +78,14 @@ class SweepHealth:
 
     def why_closed(self, config: Config) -> str:
         """Say why a configuration is not tried on any host; empty where it may be."""
-        found = [is_closed(config, self.closed, host) for host in self._hosts]
-        return str(found[0]) if found and all(found) else ""
+        found = [self._why_closed_on(host, config) for host in self._hosts]
+        return found[0] if found and all(found) else ""
+
+    def _why_closed_on(self, host: str, config: Config) -> str:
+        if closed := is_closed(config, self._closed.get(host, ())):
+            return str(closed)
+        border = self._borders.get(host)
+        return border.refusal(config) if border else ""
 
     def may_retry(self, result: TrialResult, attempts: int) -> bool:
         """Tell whether a trial is started once more; `attempts` counts this one.

@@ -22,7 +22,9 @@ from sweeps.naming import short
 from sweeps.pareto import Point, front
 from sweeps.phrases import counted
 from sweeps.reporting.answer import Answer
+from sweeps.results import TrialResult
 from sweeps.space import values_text
+from sweeps.speculation import speculation_beside_plain
 from sweeps.sweep import Sweep
 from sweeps.values import show
 
@@ -113,12 +115,14 @@ def print_summary(
     if run.health.trouble:
         _say(f"why    {run.health.trouble}")
     if answer is not None:
-        _say_answer(answer, known_metric(goal.metric).unit)
+        _say_answer(answer, known_metric(goal.metric).unit, results)
     _say_loads(loads(results, run.sweep.workload))
     if goal.also:
         _say_front(front(results, goal.directions), goal.directions)
     for closed in run.health.closed:
         _say(f"closed {closed}")
+    for line in run.health.no_room:
+        _say(f"memory {line}")
     for hook, count in run.hooks.faults.items():
         _say(f"fault  {hook} failed {count} times; driver.log has the first")
     for host, why in run.health.quarantined.items():
@@ -138,21 +142,21 @@ def print_summary(
     _say(f"       python -m orchestrator export --sweep {sweep_id}{folder}{allow}")
 
 
-def _say_answer(answer: Answer, unit: str) -> None:
+def _say_answer(answer: Answer, unit: str, results: Sequence[TrialResult]) -> None:
     """State what is recommended, what it gains, and how sure that is."""
     best, others = answer.standing, len(answer.ties)
     ties = f"; {counted(others, 'other')} within the indifference" if others else ""
     starts = counted(best.starts, "start")
     _say(f"best   {short(best.config)}")
     _say(f"       {best.value:.1f} {unit}{_range(best.low, best.high)}, {starts}{ties}")
-    if best.config.is_plain:
-        _say("       speculation did not pay in any trial of this sweep")
+    if best.config.is_plain and (said := speculation_beside_plain(results)):
+        _say(f"       {said}")
     for gain in answer.gains:
         is_baseline = gain == answer.over_baseline
         what = "a server with nothing changed" if is_baseline else "the best plain decode"
         _say(f"       {gain}, {what}; {gain.how}")
-    for lead, said in zip(["claim", *[""] * len(answer.sure)], answer.sure, strict=False):
-        _say(f"{lead:6} {said}")
+    for lead, words in zip(["claim", *[""] * len(answer.sure)], answer.sure, strict=False):
+        _say(f"{lead:6} {words}")
 
 
 def _say_loads(table: Sequence[Load]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.ray_settings import SETTINGS
+from orchestrator.ray_settings import SETTINGS, lent
 
 os.environ.update({**SETTINGS, **os.environ})
 
@@ -110,7 +110,7 @@ def drive(
 def _init_here(hosts: Sequence[HostSpec]) -> None:
     gpus = max(host.gpus for host in hosts)
     folder = RuntimeFolder.of_user().for_ray()
-    with _private_files(), _on_the_loopback():
+    with _private_files(), _on_the_loopback(), _lean_environment():
         ray.init(
             address="local",
             _node_ip_address=LOOPBACK,
@@ -154,6 +154,20 @@ def _private_files() -> Iterator[None]:
         token = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", TOKEN_PATH)).expanduser()
         with contextlib.suppress(OSError):  # one that is not there, or not ours
             token.chmod(0o600)
+
+
+@contextlib.contextmanager
+def _lean_environment() -> Iterator[None]:
+    """Give Ray's processes only what they need: it starts them with a copy of the environment.
+
+    Only the copy lacks the rest: other threads, such as the tracker's, read the environment now.
+    """
+    own = vars(os.environ)
+    own["copy"] = lambda: lent(os.environ)
+    try:
+        yield
+    finally:
+        del own["copy"]
 
 
 def _end_tune(sweep_id: str) -> bool:

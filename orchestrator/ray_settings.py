@@ -3,6 +3,25 @@
 from collections.abc import Mapping
 
 from infra.cluster.words import START_S
+from infra.engines import INHERITED, KERNELS
+from infra.probing.interpreter import CHOSEN_NCCL
+from infra.runtime_folder import VARIABLE as RUNTIME_FOLDER
+
+_NAMES = (
+    *INHERITED, "PYTHONPATH", KERNELS, RUNTIME_FOLDER, CHOSEN_NCCL, "TMPDIR", "SHELL", "LOGNAME",
+    "VIRTUAL_ENV", "TERM", "COLUMNS", "NO_COLOR",
+)  # fmt: skip
+_PREFIXES = ("RAY_", "TUNE_", "PYTHON", "LC_", "XDG_", "CUDA_", "NVIDIA_", "LD_", "OPENBLAS_")
+
+
+def lent(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what Ray's processes may take from the environment of the driver.
+
+    That is what a server may take, and what Python and Ray need themselves. All else, such as the
+    credentials of a tracker, stays with the driver.
+    """
+    return {n: text for n, text in environ.items() if n in _NAMES or n.startswith(_PREFIXES)}
+
 
 SETTINGS: Mapping[str, str] = {
     "RAY_USAGE_STATS_ENABLED": "0",

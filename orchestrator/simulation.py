@@ -39,7 +39,7 @@ from orchestrator.load_client.tally import NO_COUNTS, Tally, aborted_by
 from orchestrator.sweep_run import SweepRun
 from orchestrator.trial import run_trial
 from orchestrator.trial_seam import Tools
-from sweeps.blocks import Curve
+from sweeps.blocks import Curve, ends_s, running_curve
 from sweeps.hosts import EngineName
 from sweeps.prompts import Prompt
 from sweeps.records import EndReason, PassRecord, RequestRecord
@@ -265,6 +265,7 @@ class _Flight:
         self._prompt_key = prompt_key
         self._scheduled_s = scheduled_s
         self._sent_s = self._ended_s = sent_s
+        self._ends: tuple[float, float] | None = None
         self._detail = ""
         self._text = ""
 
@@ -293,6 +294,7 @@ class _Flight:
         """End the request, once."""
         if self.end is None:
             self.end, self._ended_s, self._detail = end, ended_s, detail
+            self._ends = ends_s(self.tally.times_s, ended_s, end)
 
     def note(self, asked: Asked) -> None:
         """Take what the server tells at the end of a request."""
@@ -337,10 +339,7 @@ class _Flight:
         )
 
     def _curve(self, counts: Sequence[int]) -> Curve:
-        times_s = self.tally.times_s
-        until_s = times_s[-1] if times_s else self._sent_s
-        ended_s = float("inf") if self.end is None else self._ended_s
-        return Curve(self._sent_s, times_s, counts, until_s, ended_s)
+        return running_curve(self._sent_s, self.tally.times_s, counts, self._ends)
 
 
 Asking = Iterator[tuple[str, Asked | str]]

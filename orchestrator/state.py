@@ -136,7 +136,7 @@ class State:
         """Read all trials of a sweep that have ended, in the order of their numbers.
 
         Where a kill came between the last record of a spool and the file of the result, the spool
-        counts. Raises BadInputError for a spool of a newer version.
+        counts. Raises BadInputError for a spool of a newer version, or a file without a result.
         """
         return [result for _, result in self._ends(sweep_id) if result is not None]
 
@@ -233,11 +233,23 @@ def new_sweep_id(name: str) -> str:
 
 
 def _result(folder: Path) -> TrialResult | None:
-    data = read_json(folder / RESULT_FILE)
+    path = folder / RESULT_FILE
+    data = read_json(path)
     if data is not None:
-        return TrialResult.from_data(data)
+        return result_from(data, path)
     spool = folder / SPOOL_FILE
     return read_spool(spool).result if spool.exists() else None
+
+
+def result_from(data: dict[str, object], path: Path) -> TrialResult:
+    """Read a result back. Raises BadInputError that names its file where it holds none."""
+    try:
+        return TrialResult.from_data(data)
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        why = f"it holds no result of a trial ({type(error).__name__}: {error})"
+        mend = "Remove this file: the trial's spool is read then."
+        problem = Problem("result", path.name, why, mend)
+        raise BadInputError(str(path), [problem]) from error
 
 
 def _place(card: dict[str, object]) -> int:

@@ -98,6 +98,8 @@ class Attendants:
 
     tracker: Tracker
     followers: Sequence[Follower]
+    store: str = ""
+    """Where the tracker keeps its runs, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class SweepRun:
         self.sweep_id, self.sweep = sweep_id, sweep
         self._state, self._search = state, search
         self._tracker, self._followers = attendants.tracker, attendants.followers
+        self._store = attendants.store
         self._open: dict[str, tuple[TrialJob, Proposal]] = {}
         self._past = past or Past(state.results(sweep_id))
         self._results = list(self._past.results)
@@ -164,7 +167,7 @@ class SweepRun:
         """Tell everybody that the sweep begins."""
         emulated = any(host.emulated for host in self.sweep.hosts)
         self.hooks.call(self._tracker.sweep_started, self._card)
-        start = SweepStart(self.sweep_id, self.sweep, emulated, self._resumed)
+        start = SweepStart(self.sweep_id, self.sweep, emulated, self._resumed, self._store)
         for follower in self._followers:
             self.hooks.call(follower.sweep_started, start)
 

@@ -40,7 +40,14 @@ from orchestrator.tracking.jsonl import JsonlTracker
 from orchestrator.tracking.mlflow_writer import CARD_FILE, TOLD_FILE, MlflowWriter, check_store
 from orchestrator.tracking.review import SweepReview
 from orchestrator.tracking.seam import Tracker
-from orchestrator.tracking.tracking_uri import is_remote, shown_uri, tracking_uri
+from orchestrator.tracking.tracking_uri import (
+    chosen_by,
+    ignored_words,
+    is_remote,
+    shown_uri,
+    store_words,
+    tracking_uri,
+)
 from orchestrator.tracking.ui_view import EXPERIMENT
 from orchestrator.upkeep import clear_leftovers, tell_removed
 from orchestrator.watchdog import watched
@@ -73,18 +80,20 @@ def run_sweep(
     driver: Driver,
     wish: Wish = Wish.AUTO,
     machines: ClusterChoice = THIS_MACHINE,
+    store: str | None = None,
 ) -> int:
     """Run a sweep to its end and return the exit code.
 
+    `store` is the address of its MLflow store where the command names one.
     Raises BadInputError before it starts, and HostError where a machine cannot be had.
     """
     if machines.is_local:
-        return _run_sweep(space_file, state_dir, choice, trials, driver, wish, None)
+        return _run_sweep(space_file, state_dir, choice, trials, driver, wish, store)
     _refuse_other_drivers(driver)
     from orchestrator.cluster.bringing import lent_hosts
 
     with lent_hosts(machines, State(state_dir), new_sweep_id("cluster")) as cluster:
-        return _run_sweep(space_file, state_dir, choice, trials, driver, wish, cluster)
+        return _run_sweep(space_file, state_dir, choice, trials, driver, wish, store, cluster)
 
 
 def _refuse_other_drivers(driver: Driver) -> None:
@@ -100,17 +109,18 @@ def _run_sweep(
     trials: int | None,
     driver: Driver,
     wish: Wish,
-    cluster: "Cluster | None",
+    store: str | None,
+    cluster: "Cluster | None" = None,
 ) -> int:
     state = State(state_dir)
-    uri = tracking_uri(state.mlflow_uri)
+    uri = tracking_uri(state.mlflow_uri, store)
     probe = partial(cluster.probe_all, choice) if cluster else None
     sweep, facts = load_probed(space_file, choice, state, probe)
     if driver is Driver.SIMULATED:
         _refuse_simulation(sweep, space_file)
     if is_remote(uri) and (why := check_store(uri, state.artifact_root, EXPERIMENT)):
-        mend = "Mend the server, or leave MLFLOW_TRACKING_URI out."
-        raise bad_option("MLFLOW_TRACKING_URI", shown_uri(uri), why, mend)
+        mend = f"Mend the server, or leave {chosen_by(store)} out."
+        raise bad_option(chosen_by(store), shown_uri(uri), why, mend)
     if trials is not None:
         sweep = replace(sweep, budget=replace(sweep.budget, trials=trials))
     fingerprints = {name: found.fingerprint for name, found in facts.items()}
@@ -126,13 +136,16 @@ def _run_sweep(
             card = {**_card(state, sweep, space_file, chosen), "driver": driver.value}
             state.write_card(sweep_id, {**card, "status": "running"})
             _log_to(state.sweep_folder(sweep_id) / "driver.log")
+            if ignored := ignored_words():
+                logger.warning("%s", ignored)
             if cluster is not None:
                 cluster.occupy(facts, owner_text(sweep_id, state.root), state.sweep_ids())
             hosts = [with_folder(host, state) for host in sweep.hosts]
             ready = replace(sweep, hosts=hosts)
             # A sweep that was sent is shown where it was sent from.
             mover = Mover(driver, cluster)
-            told = _Told(uri, [] if choice.sent else [follower_for(Console())])
+            words = store_words(uri, state.mlflow_uri, store)
+            told = _Told(uri, words, [] if choice.sent else [follower_for(Console())])
             status, run = _drive(chosen, ready, state, mover, facts, left, told)
             answer = answer_of(run.results, sweep.objective, run.claim())
             shown_dir = Path(choice.sent.fetched) if choice.sent else state_dir
@@ -155,6 +168,8 @@ class _Told:
     """Who is told of a sweep: the tracker at an address, and those who show it."""
 
     uri: str
+    store: str
+    """The address in words."""
     followers: Sequence[Follower]
 
 
@@ -248,7 +263,7 @@ def _driven(
         earlier=state.unsent_outboxes(but=sweep_id),
     )
     left.tell(tracker, state, sweep_id)
-    attendants = Attendants(tracker, told.followers)
+    attendants = Attendants(tracker, told.followers, told.store)
     run = make_run(sweep_id, sweep, state, facts, attendants, chosen.aside)
     return _to_the_end(run, state, mover, tracker, interrupts), run
 

@@ -37,6 +37,7 @@ from orchestrator.trial_records import lost_result, rate_around
 from orchestrator.trial_seam import Tools, Watch
 from sweeps.breakage import Breakage, breakage_of
 from sweeps.launch import LaunchPlan
+from sweeps.learning import LEARNING
 from sweeps.phrases import counted
 from sweeps.pins import with_pins
 from sweeps.problems import BadInputError
@@ -163,6 +164,7 @@ class _TrialRun:
                 watch.silence_s,
                 self._job.config.is_plain,
                 self,
+                learns=self._requested.get("speculative_algorithm") in LEARNING,
             )
             course.run()
             self._recorder.write(self._job, self._version)

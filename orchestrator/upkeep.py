@@ -32,13 +32,14 @@ def clear_leftovers(state: State) -> list[Leftover]:
     return found
 
 
-def rebuild_tracker(state_dir: Path, sweep_id: str | None) -> Rebuilt:
+def rebuild_tracker(state_dir: Path, sweep_id: str | None, store: str | None = None) -> Rebuilt:
     """Make MLflow's store and the study again from what the trials left on disk.
 
+    `store` is the address of the store where a command names one.
     Raises BadInputError.
     """
     state = State(state_dir)
-    uri = tracking_uri(state.mlflow_uri)
+    uri = tracking_uri(state.mlflow_uri, store)
     with locked(state, "rebuild"):
         made = rebuild(state, sweep_id, experiment=EXPERIMENT, uri=uri)
         return replace(made, without_study=rebuild_study(state, made.sweeps, write_study))

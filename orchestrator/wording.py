@@ -13,7 +13,8 @@ def headline(start: SweepStart) -> str:
         scale = max(host.clock_scale for host in sweep.hosts)
         where += f": EMULATED, no GPU is used, {scale:g} x faster than life"
     text = f"sweep {start.sweep_id} on {where}; {sweep.budget.trials} trials"
-    return text + (f", {start.done_trials} of them done before" if start.done_trials else "")
+    text += f", {start.done_trials} of them done before" if start.done_trials else ""
+    return f"{text}; {start.store}" if start.store else text
 
 
 def rate_text(result: TrialResult) -> str:

@@ -3,11 +3,16 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isinf
+from itertools import pairwise
+from math import inf, isinf
 
 from sweeps.records import EndReason, PassRecord, RequestRecord
 
 BROKEN_ENDS = (EndReason.BROKEN, EndReason.SILENT)
+CUT_ENDS = (EndReason.DEADLINE, EndReason.CANCELLED)
+
+PREFILL_TOKENS = 1
+"""What prefill brings; the other tokens of a first arrival were decoded before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,51 +23,88 @@ class Curve:
     times_s: Sequence[float]
     counts: Sequence[float]
     until_s: float
-    """When it stopped streaming: at its last arrival if it finished, else when it was ended."""
+    """When it stopped streaming, see `ends_s`."""
     ended_s: float
     ok: bool = True
+    prefilled: float | None = None
+    """The part of the first arrival that prefill brought; None: all of it, as in a count of steps.
+
+    The rest was decoded while the request waited, and rises over that wait.
+    """
 
     def at(self, time_s: float) -> float:
-        """Return the count at a time; before the first arrival, what that arrival brought.
+        """Return the count at a time.
 
-        So no difference between two times holds the first arrival's tokens, those of prefill.
+        No difference between two times holds what prefill brought.
         """
         index = bisect_right(self.times_s, time_s)
         if index == 0:
-            return self.counts[0]
+            return self._waiting_at(time_s)
         if index == len(self.times_s):
             return self.counts[-1]
         since_s, next_s = self.times_s[index - 1], self.times_s[index]
         share = (time_s - since_s) / (next_s - since_s)
         return self.counts[index - 1] + share * (self.counts[index] - self.counts[index - 1])
 
+    def _waiting_at(self, time_s: float) -> float:
+        first, wait_s = self.counts[0], self.times_s[0] - self.sent_s
+        if self.prefilled is None or wait_s <= 0:  # nothing is decoded in no time
+            return first
+        share = max(0.0, time_s - self.sent_s) / wait_s
+        return self.prefilled + share * (first - self.prefilled)
+
 
 Window = tuple[float, float]
 """A span of time, from and to, in the host's seconds."""
 
 
-def curve_of(request: RequestRecord, counts: Sequence[float]) -> Curve:
+def curve_of(
+    request: RequestRecord, counts: Sequence[float], *, prefilled: float | None = None
+) -> Curve:
     """Return how something rose in a request that is over: `counts` is as long as its times."""
-    return Curve(
-        request.sent_s,
-        request.times_s,
-        counts,
-        streaming_until_s(request),
-        request.ended_s,
-        request.end not in BROKEN_ENDS,
-    )
+    until_s, ended_s = ends_s(request.times_s, request.ended_s, request.end)
+    ok = request.end not in BROKEN_ENDS
+    return Curve(request.sent_s, request.times_s, counts, until_s, ended_s, ok, prefilled)
 
 
 def curves_of(record: PassRecord) -> tuple[Curve, ...]:
     """Return the token curves of a pass that is over."""
-    return tuple(curve_of(request, request.tokens) for request in record.requests)
+    return tuple(curve_of(r, r.tokens, prefilled=PREFILL_TOKENS) for r in record.requests)
+
+
+def running_curve(
+    sent_s: float,
+    times_s: Sequence[float],
+    counts: Sequence[float],
+    ends: tuple[float, float] | None = None,
+) -> Curve:
+    """Return the curve of a request of a running pass, of tokens or of chunks.
+
+    `ends` are its `ends_s`; None while it runs, it then ends at infinity.
+    """
+    until_s, ended_s = ends or (times_s[-1] if times_s else sent_s, inf)
+    return Curve(sent_s, times_s, counts, until_s, ended_s, prefilled=PREFILL_TOKENS)
+
+
+def ends_s(times_s: Sequence[float], ended_s: float, end: EndReason) -> tuple[float, float]:
+    """Return when a request stopped streaming, and when its slot was free.
+
+    It streamed until its last arrival, also where it was cut off: what was on its way then is not
+    counted, so neither is its time. After more than its longest gap it was stalled, and a stall is
+    streaming time.
+    """
+    if not times_s:
+        return ended_s, ended_s
+    if end is EndReason.FINISHED:
+        return times_s[-1], ended_s
+    longest_s = max((b - a for a, b in pairwise(times_s)), default=0.0)
+    until_s = ended_s if ended_s - times_s[-1] > longest_s else times_s[-1]
+    return until_s, until_s if end in CUT_ENDS else ended_s
 
 
 def streaming_until_s(request: RequestRecord) -> float:
-    """Return when a request stopped streaming. A stall before a deadline is streaming time."""
-    if request.end is EndReason.FINISHED and request.times_s:
-        return request.times_s[-1]
-    return request.ended_s
+    """Return when a request stopped streaming."""
+    return ends_s(request.times_s, request.ended_s, request.end)[0]
 
 
 def streaming_windows(curves: Sequence[Curve], concurrency: int) -> list[Window]:
@@ -95,7 +137,9 @@ def live_windows(curves: Sequence[Curve], concurrency: int) -> list[Window]:
         firsts = sorted(curves, key=lambda curve: curve.sent_s)[:concurrency]
         if any(isinf(curve.ended_s) and not curve.times_s for curve in firsts):
             return []
-    heard_s = [c.times_s[-1] for c in curves if isinf(c.ended_s) and c.times_s]
+    heard_s = [
+        c.times_s[-1] if c.times_s else c.sent_s for c in curves if isinf(c.ended_s)
+    ]  # what the first arrival brings may rise from the sending on
     over_s = [c.ended_s for c in curves if not isinf(c.ended_s)]
     known_s = min(heard_s) if heard_s else max(over_s, default=0.0)
     windows = [(a, min(b, known_s)) for a, b in streaming_windows(curves, concurrency)]
@@ -113,7 +157,7 @@ def count_in(curves: Sequence[Curve], window: Window) -> float:
     return sum(
         curve.at(end_s) - curve.at(start_s)
         for curve in curves
-        if curve.times_s and curve.times_s[0] < end_s and curve.until_s > start_s
+        if curve.times_s and curve.sent_s < end_s and curve.until_s > start_s
     )
 
 

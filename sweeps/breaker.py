@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from sweeps.closing import Closed, is_closed
+from sweeps.memory_borders import fault_of_memory
 from sweeps.phrases import counted
 from sweeps.results import Outcome, TrialResult
 
@@ -104,8 +105,8 @@ class Breaker:
     def why(self, closed: Sequence[Closed] = ()) -> str | None:
         """Say why the sweep must end; None where it may go on.
 
-        Failures that a closed value or a host that was set aside explains do not count: they are
-        not going to be repeated.
+        Failures that a closed value, a lack of memory or a host that was set aside explains do not
+        count: they are not going to be repeated.
         """
         return self._no_host() or self._no_baseline() or self._too_many(closed)
 
@@ -164,9 +165,11 @@ class Breaker:
         return None
 
     def _is_explained(self, result: TrialResult, closed: Sequence[Closed]) -> bool:
-        """Tell whether a failure is not going to be repeated: of a closed value, or a sick host."""
-        is_sick = self._is_sick(result)
-        return is_sick or is_closed(result.config, closed, result.host) is not None
+        """Tell whether a failure is not going to be repeated: of a closed value, of an amount that
+        finds no memory, or of a sick host."""
+        if self._is_sick(result) or fault_of_memory(result):
+            return True
+        return is_closed(result.config, closed, result.host) is not None
 
     def _ends_in_failures(self, unexplained: Sequence[TrialResult]) -> bool:
         ours = {result.trial for result in unexplained}

@@ -1,7 +1,9 @@
 """How a trial ended and what it measured."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isfinite
 
 from sweeps.config import Config
 from sweeps.quality import Verdict
@@ -70,9 +72,36 @@ class Estimate:
         }  # fmt: skip
 
     @classmethod
-    def from_data(cls, data: dict[str, object]) -> "Estimate":
-        """Read back what `as_data` wrote."""
-        return cls(**data)  # type: ignore[arg-type] # written by as_data, field by field
+    def from_data(cls, data: Mapping[str, object]) -> "Estimate | None":
+        """Read back what `as_data` wrote.
+
+        None where the value is no finite number, as older versions could write: it is unknown.
+        An end of the interval that is none is left out.
+        """
+        value = _finite(data["value"])
+        if value is None:
+            return None
+        return cls(
+            value,
+            _finite(data["low"]),
+            _finite(data["high"]),
+            _finite(data["duration_s"]) or 0.0,
+            str(data["method"]),
+            bool(data["provisional"]),
+        )
+
+
+def _finite(number: object) -> float | None:
+    """Return a finite number; None for all else."""
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    return number if isfinite(number) else None
+
+
+def _finite_items(data: object) -> dict[str, float]:
+    items = data.items() if isinstance(data, dict) else ()
+    numbers = {str(name): _finite(number) for name, number in items}
+    return {name: number for name, number in numbers.items() if number is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +189,31 @@ class TrialResult:
 
     @classmethod
     def from_data(cls, data: dict[str, object]) -> "TrialResult":
-        """Read back what `as_data` wrote."""
+        """Read back what `as_data` wrote.
+
+        Numbers that are not finite, as older versions could write, are left out and noted.
+        Raises KeyError, TypeError or ValueError for what is no result.
+        """
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        told = dict(data["estimates"])  # type: ignore[call-overload] # from as_data
+        read = {name: Estimate.from_data(e) for name, e in told.items()}
+        estimates = {name: e for name, e in read.items() if e is not None}
         known["config"] = Config.of(data["config"])  # type: ignore[arg-type] # from as_data
         known["outcome"] = Outcome(str(data["outcome"]))
         known["phase"] = Phase(str(data["phase"]))
         known["quality"] = Verdict(str(data.get("quality", Verdict.UNKNOWN)))
-        known["notes"] = tuple(data.get("notes", ()))  # type: ignore[arg-type] # from as_data
         known["argv"] = tuple(data["argv"])  # type: ignore[arg-type] # from as_data
-        known["estimates"] = {
-            name: Estimate.from_data(e)
-            for name, e in data["estimates"].items()  # type: ignore[attr-defined] # from as_data
-        }
+        known["estimates"] = estimates
+        known["gpu_hours"] = _finite(data["gpu_hours"]) or 0.0
+        known["phase_s"] = _finite_items(data.get("phase_s"))
+        known["start_phase_s"] = _finite_items(data.get("start_phase_s"))
+        for name in ("bound", "log_accept_length"):
+            known[name] = _finite(data.get(name))
+        notes: tuple[str, ...] = tuple(data.get("notes", ()))  # type: ignore[arg-type] # from as_data
+        lost = sorted(told.keys() - estimates.keys())
+        known["notes"] = (*notes, *_without(lost)) if lost else notes
         return cls(**known)  # type: ignore[arg-type] # written by as_data, field by field
+
+
+def _without(lost: list[str]) -> tuple[str, ...]:
+    return (f"its file holds no finite number for {', '.join(lost)}: left out as unknown",)

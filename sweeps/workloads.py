@@ -40,7 +40,8 @@ class OpenDialect(str):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Prompts and how they are sent. No two passes share a prompt, and none repeats one.
+    """Prompts and how they are sent. No two passes share a prompt, and none repeats one; but those
+    before the measured pass are sent again before each load, after a flush.
 
     Every time is in the host's seconds. Passes end when their prompts do, or at their limit.
     """
@@ -230,16 +231,17 @@ class Workload:
     def _passes(self) -> Iterator[tuple[str, int]]:
         """Yield each pass and its number of prompts, in the order in which they are dealt.
 
-        What is asked for in addition comes last, and leaves the others their prompts.
+        What is asked for in addition comes last, and leaves the others their prompts. The order of
+        the loads has no part in it: a load has the same prompts wherever it stands.
         """
         yield "warm-up", WARM_UP_PROMPTS
         yield "cold", self.cold_prompts
         yield "measured", self.measured_prompts
         for number in range(self.warming_passes):
             yield f"warming {number}", self.warming_prompts
-        for streams in self.streams:
+        for streams in sorted(self.streams):
             yield f"probe at {streams}", streams * self.probe_prompts if self.probe_s else 0
-        for streams in self.concurrencies:
+        for streams in sorted(self.concurrencies):
             yield f"loaded at {streams}", max(self.loaded_prompts, ROUNDS * streams)
         yield "open loop", 0 if self.requests_per_s is None else self.open_loop_prompts
 

@@ -1,8 +1,10 @@
 """A server that streams chat chunks of SGLang's shape at a set pace, and notes when each left.
 
-All streams step together, as decode steps do. The schedule is absolute: a server that falls behind
-catches up. It is told its terms on the command line, prints its port, and ends on a closed input;
-then it writes what it sent, by prompt, for a client's times to be held against.
+All streams step together, as decode steps do. A step brings each stream a chunk, or with
+`--chunk-tokens` one token, which is kept back until its chunk is whole. The schedule is absolute: a
+server that falls behind catches up. It is told its terms on the command line, prints its port, and
+ends on a closed input; then it writes what it made and sent, by prompt, for a client's times to be
+held against.
 """
 
 import argparse
@@ -13,7 +15,7 @@ import socket
 import sys
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -79,6 +81,9 @@ class Sent:
     prompt: str
     tokens: "array[int]" = field(default_factory=lambda: array("q"))
     times_s: "array[float]" = field(default_factory=lambda: array("d"))
+    asked_s: float = 0.0
+    made_s: "array[float]" = field(default_factory=lambda: array("d"))
+    """When each token was there, sent or kept back; empty where a step brings a chunk."""
 
 
 @dataclass(slots=True)
@@ -115,7 +120,7 @@ class Connection:
         self._terms: Terms | None = None
         self._sent = Sent("")
         self._sizes: Iterator[int] = iter(())
-        self._total = self._verifies = 0
+        self._total = self._verifies = self._wait_steps = self._size = 0
 
     def readable(self) -> None:
         """Take what came; start an answer where a request is whole."""
@@ -143,7 +148,15 @@ class Connection:
         terms = self._terms
         if terms is None:
             return
-        tokens = min(next(self._sizes), terms.max_tokens - self._total)
+        if self._wait_steps:
+            self._wait_steps -= 1
+            return
+        tokens = min(self._size, terms.max_tokens - self._total)
+        if self._server.keeps_back:
+            self._sent.made_s.append(time.monotonic())
+            if len(self._sent.made_s) < self._total + tokens:
+                return
+        self._size = next(self._sizes)
         self._total += tokens
         self._verifies += 1
         self._sent.tokens.append(self._total)
@@ -164,9 +177,11 @@ class Connection:
             self._send(text % (status, len(answer), answer))
             return
         self._terms = Terms.of(body)
-        self._sent = Sent(self._terms.prompt)
+        self._sent = Sent(self._terms.prompt, asked_s=time.monotonic())
         self._sizes = self._server.sizes(self._terms.prompt)
+        self._size = next(self._sizes)
         self._total = self._verifies = 0
+        self._wait_steps = self._server.prefill_steps
         self._send(_HEAD)
         self._server.begun(self, self._sent)
 
@@ -194,7 +209,12 @@ def _length(head: bytes) -> int:
 class PacedServer:
     """All connections, stepped together `rate_per_s` times a second."""
 
-    def __init__(self, rate_per_s: float, most_tokens: int, seed: int) -> None:
+    def __init__(
+        self, rate_per_s: float, most_tokens: int, seed: int,
+        chunk_tokens: Sequence[int] = (), prefill_steps: int = 0,
+    ) -> None:  # fmt: skip
+        self.prefill_steps = prefill_steps
+        self._chunk_tokens = chunk_tokens
         self.sent: list[Sent] = []
         self.late_s = array("d")
         self._rate_per_s, self._most_tokens, self._seed = rate_per_s, most_tokens, seed
@@ -225,9 +245,16 @@ class PacedServer:
         self._poll.close()
         self._listener.close()
 
+    @property
+    def keeps_back(self) -> bool:
+        """Tell whether a step makes one token, which waits for its chunk."""
+        return bool(self._chunk_tokens)
+
     def sizes(self, prompt: str) -> Iterator[int]:
         """Return the tokens of each chunk of an answer."""
         draw = random.Random(f"{self._seed} {prompt}")
+        while self._chunk_tokens:
+            yield draw.choice(self._chunk_tokens)
         while True:
             yield draw.randint(1, self._most_tokens) if self._most_tokens > 1 else 1
 
@@ -279,19 +306,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rate-per-s", type=float, required=True)
     parser.add_argument("--most-tokens", type=int, default=1)
+    parser.add_argument("--chunk-tokens", type=int, nargs="*", default=())
+    parser.add_argument("--prefill-steps", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cpu", type=int, help="Stay on this core, before all others there.")
     parser.add_argument("--account", type=Path, required=True)
     options = parser.parse_args()
     if options.cpu is not None:
         _stay_on(options.cpu)
-    server = PacedServer(options.rate_per_s, options.most_tokens, options.seed)
+    server = PacedServer(
+        options.rate_per_s, options.most_tokens, options.seed,
+        options.chunk_tokens, options.prefill_steps,
+    )  # fmt: skip
     print(server.port, flush=True)
     server.serve()
     streams = [
-        {"prompt": s.prompt, "tokens": s.tokens.tolist(), "times_s": s.times_s.tolist()}
+        {"prompt": s.prompt, "tokens": s.tokens.tolist(), "times_s": s.times_s.tolist(),
+         "asked_s": s.asked_s, "made_s": s.made_s.tolist()}
         for s in server.sent
-    ]
+    ]  # fmt: skip
     account = {"streams": streams, "late_s": server.late_s.tolist(), "cpu_s": time.process_time()}
     options.account.write_bytes(orjson.dumps(account))
 

@@ -24,6 +24,9 @@ class Sent:
     prompt: str
     tokens: list[int]
     times_s: list[float]
+    asked_s: float = 0.0
+    made_s: list[float] = field(default_factory=list)
+    """When each token was there, where tokens were kept back for their chunks."""
 
 
 @dataclass(slots=True)
@@ -37,14 +40,22 @@ class Paced:
 
 
 @contextmanager
-def paced_server(rate_per_s: float, *, cpu: int | None, most_tokens: int = 1) -> Iterator[Paced]:
+def paced_server(
+    rate_per_s: float,
+    *,
+    cpu: int | None,
+    most_tokens: int = 1,
+    chunk_tokens: Sequence[int] = (),
+    prefill_steps: int = 0,
+) -> Iterator[Paced]:
     """Serve at a pace, on one core of its own if one is told."""
     with tempfile.TemporaryDirectory() as folder:
         account = Path(folder) / "account.json"
         argv = [
             sys.executable, str(Path(__file__).with_name("paced_server.py")),
             "--rate-per-s", f"{rate_per_s:g}", "--most-tokens", str(most_tokens),
-            "--account", str(account),
+            "--account", str(account), "--prefill-steps", str(prefill_steps),
+            "--chunk-tokens", *map(str, chunk_tokens),
         ]  # fmt: skip
         argv += [] if cpu is None else ["--cpu", str(cpu)]
         server = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -85,6 +85,10 @@ LOG_CHANGES: tuple[LogChange, ...] = (
     _row(r"overriding (?P<name>\w+)=\S+ to (?P<value>\w+)"),
     _row(r"\buses (?P<name>\w+)=(?P<value>\w+); overriding"),
     _row(r"custom ?all-?reduce\w* is disabled", "disable_custom_all_reduce", True),
+    _row(r"setup custom ?all-?reduce\w* failed", "disable_custom_all_reduce", True),
+    _row(r"setup flashinfer pcie-ipc all-?reduce failed", "SGLANG_ENABLE_PCIE_IPC_ALLREDUCE", "0"),
+    _row(r"\bpymscclpp is disabled", "enable_mscclpp", False),
+    _row(r"\btorchsymmmemcommunicator: .* not supported", "enable_torch_symm_mem", False),
     _row(r"overlap schedule[r \w]* (is|are) (disabled|not implemented)",
          "disable_overlap_schedule", True),
     _row(r"mixed chunked prefill (is|are) disabled", "enable_mixed_chunk", False),
@@ -92,7 +96,7 @@ LOG_CHANGES: tuple[LogChange, ...] = (
     _row(r"\bcuda graph is disabled because", "disable_cuda_graph", True),
 )  # fmt: skip
 """Read in SGLang 0.5.2 to 0.5.23: srt/server_args.py, srt/arg_groups/*_hook.py,
-srt/distributed/device_communicators/custom_all_reduce*.py; the fifth is NCCL's."""
+srt/distributed/parallel_state.py and device_communicators/*.py; the fifth is NCCL's."""
 
 
 @dataclass(frozen=True, slots=True)

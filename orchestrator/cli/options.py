@@ -20,6 +20,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")
 Truth = Annotated[str | None, typer.Option(help="Which host is emulated.")]
 TimeScale = Annotated[float | None, typer.Option(min=0.001, help="Times faster than life.")]
 Scenario = Annotated[Path | None, typer.Option(help="TOML: what goes wrong on an emulated host.")]
+TrackingUri = Annotated[
+    str | None,
+    typer.Option(help="The MLflow store, before MLFLOW_TRACKING_URI and the state folder's own."),
+]
 SweepId = Annotated[str | None, typer.Option("--sweep", help="The id of a sweep.")]
 
 DEFAULT_STATE = Path(".sweeps")

@@ -11,6 +11,7 @@ from orchestrator.cli.options import (
     AsJson,
     StateDir,
     SweepId,
+    TrackingUri,
     bad_input_exits,
     print_json,
 )
@@ -129,6 +130,7 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
     host: OnHost = None,
     inventory: Inventory = DEFAULT_INVENTORY,
+    tracking_uri: TrackingUri = None,
 ) -> None:
     """Serve the MLflow UI on the loopback until Ctrl-C: of a host's sweeps with --host."""
     from orchestrator.commands import serve
@@ -136,4 +138,9 @@ def ui(
     if host is not None:
         ui_on(host, inventory)
     with bad_input_exits():
-        serve(state_dir, port, lambda address: typer.echo(f"MLflow UI: {address} (Ctrl-C ends)"))
+        serve(
+            state_dir,
+            port,
+            lambda address: typer.echo(f"MLflow UI: {address} (Ctrl-C ends)"),
+            tracking_uri,
+        )

@@ -17,6 +17,7 @@ from orchestrator.cli.options import (
     SpaceFile,
     StateDir,
     TimeScale,
+    TrackingUri,
     Truth,
     bad_input_exits,
     print_json,
@@ -52,6 +53,7 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
         str, typer.Option(help="The nodes with GPUs of a Ray cluster that is there.")
     ] = "",
     inventory: Inventory = DEFAULT_INVENTORY,
+    tracking_uri: TrackingUri = None,
     detach: Detach = False,
     patience: Patience = None,
     send: Send = None,
@@ -77,22 +79,26 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
     if host is not None:
         options = [*wishes, "--driver", driver.value]
         options += [] if trials is None else ["--trials", str(trials)]
+        options += _store_options(tracking_uri)
         where = Elsewhere(host, inventory, detach, patience, send or [])
         sweep_on(where, space_file, state_dir, choice, options)
     names = tuple(filter(None, (name.strip() for name in hosts.split(","))))
     machines = ClusterChoice(names, inventory, ray_address)
+
+    def run(wish: Wish) -> int:
+        return run_sweep(
+            space_file, state_dir, choice, trials,
+            driver=driver, wish=wish, machines=machines, store=tracking_uri,
+        )  # fmt: skip
+
     with bad_input_exits():
         try:
-            code = run_sweep(
-                space_file, state_dir, choice, trials, driver=driver, wish=wish, machines=machines
-            )
+            code = run(wish)
         except EditedError as edited:
             answer = _answer(edited) if edited.can_continue else None
             if answer is None:
                 raise
-            code = run_sweep(
-                space_file, state_dir, choice, trials, driver=driver, wish=answer, machines=machines
-            )
+            code = run(answer)
         except HostError as error:
             typer.echo(str(error), err=True)
             code = NOT_READY
@@ -100,6 +106,16 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
             typer.echo("interrupted before the first trial", err=True)
             code = INTERRUPTED
     raise typer.Exit(code)
+
+
+def _store_options(uri: str | None) -> list[str]:
+    """Return what a host is told of the store; one that cannot be used is refused here already."""
+    from orchestrator.tracking import tracking_uri
+
+    if uri is None:
+        return []
+    with bad_input_exits():
+        return [tracking_uri.OPTION, tracking_uri.tracking_uri("", uri)]
 
 
 def _sent(path: Path) -> Sent:

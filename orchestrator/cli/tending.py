@@ -11,6 +11,7 @@ from orchestrator.cli.options import (
     StateDir,
     SweepId,
     TimeScale,
+    TrackingUri,
     Truth,
     bad_input_exits,
 )
@@ -32,12 +33,16 @@ def emulate(
         emulate_server(context.args, choice, version)
 
 
-def rebuild(state_dir: StateDir = DEFAULT_STATE, sweep_id: SweepId = None) -> None:
+def rebuild(
+    state_dir: StateDir = DEFAULT_STATE,
+    sweep_id: SweepId = None,
+    tracking_uri: TrackingUri = None,
+) -> None:
     """Make MLflow's store and the study again from the trials' own files, of all sweeps or one."""
     from orchestrator.upkeep import rebuild_tracker
 
     with bad_input_exits():
-        made = rebuild_tracker(state_dir, sweep_id)
+        made = rebuild_tracker(state_dir, sweep_id, tracking_uri)
     typer.echo(f"{made.trials} trials of {len(made.sweeps)} sweeps are in MLflow and the study.")
     if made.recovered:
         typer.echo(f"{made.recovered} results were found in spools only.")

@@ -10,7 +10,7 @@ from orchestrator.load_client.dialects import DIALECTS, Dialect, take_reads
 from orchestrator.load_client.http_stream import Read, StreamedPost, Target
 from orchestrator.load_client.seam import Sampling
 from orchestrator.load_client.tally import Tally
-from sweeps.blocks import Curve
+from sweeps.blocks import Curve, ends_s, running_curve
 from sweeps.prompts import Prompt
 from sweeps.records import EndReason, RequestRecord
 
@@ -63,6 +63,7 @@ class Flight:
         self._scheduled_s = scheduled_s
         self._detail = ""
         self._begun_s = self._ended_s = clock.now_s()
+        self._ends: tuple[float, float] | None = None
         self._post: StreamedPost | None = None
         self._over = asyncio.Event()
 
@@ -144,9 +145,7 @@ class Flight:
         )
 
     def _curve(self, counts: Sequence[int]) -> Curve:
-        times_s = self.tally.times_s
-        until_s = times_s[-1] if times_s else self.sent_s
-        return Curve(self.sent_s, times_s, counts, until_s, self._ended_s if self.over else inf)
+        return running_curve(self.sent_s, self.tally.times_s, counts, self._ends)
 
     def _on_reads(self, reads: list[Read]) -> None:
         self.event_reads += len(reads)
@@ -191,6 +190,7 @@ class Flight:
         if self.over:
             return
         self.end, self._ended_s, self._detail = end, now_s, detail
+        self._ends = ends_s(self.tally.times_s, now_s, end)
         if self._post is not None:
             self._post.close()
         self._over.set()

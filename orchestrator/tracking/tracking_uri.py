@@ -8,6 +8,9 @@ from infra.redaction import Redactor
 from sweeps.problems import BadInputError, Problem
 
 VARIABLE = "MLFLOW_TRACKING_URI"
+OPTION = "--tracking-uri"
+IGNORED = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME")
+"""Variables by which MLflow would take up a run or an experiment of another project."""
 
 _REMOTE = frozenset({"http", "https", "databricks"})
 _DATABASES = frozenset({"postgresql", "mysql", "mssql"})
@@ -26,14 +29,40 @@ def tracking_uri(
     which MLflow no longer takes.
     """
     variables = os.environ if environ is None else environ
-    for field, uri in (("--tracking-uri", option), (VARIABLE, variables.get(VARIABLE))):
+    if option and urlsplit(option).password:
+        why = "everybody on this machine can read a password in a command line"
+        mend = (
+            f"Give it by {VARIABLE}, or by MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
+        )
+        raise BadInputError("The tracker", [Problem(OPTION, shown_uri(option), why, mend)])
+    for field, uri in ((OPTION, option), (VARIABLE, variables.get(VARIABLE))):
         if uri:
             if why := _why_not(uri):
-                raise BadInputError(
-                    "The tracker", [Problem(field, shown_uri(uri), why, _MEND)]
-                )  # fmt: skip
+                raise BadInputError("The tracker", [Problem(field, shown_uri(uri), why, _MEND)])
             return uri
     return default
+
+
+def chosen_by(option: str | None) -> str:
+    """Return what chose a store that is not the default."""
+    return OPTION if option else VARIABLE
+
+
+def store_words(uri: str, default: str, option: str | None) -> str:
+    """Say where the runs of a sweep go, and what chose that place; without passwords."""
+    if uri == default:
+        return f"runs in MLflow at {uri}"
+    return f"runs in MLflow at {shown_uri(uri)} ({chosen_by(option)})"
+
+
+def ignored_words(environ: Mapping[str, str] | None = None) -> str:
+    """Say which variables of another project's MLflow do not count; empty without any."""
+    variables = os.environ if environ is None else environ
+    found = [name for name in IGNORED if variables.get(name)]
+    if not found:
+        return ""
+    verb = "is" if len(found) == 1 else "are"
+    return f"{' and '.join(found)} {verb} ignored: a sweep makes runs and an experiment of its own"
 
 
 def is_remote(uri: str) -> bool:

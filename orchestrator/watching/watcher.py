@@ -13,7 +13,7 @@ from orchestrator.clocks import clock_scales
 from orchestrator.events import Tally
 from orchestrator.files import read_json
 from orchestrator.goals import answer_in, goal_of
-from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
+from orchestrator.state import RESULT_FILE, SPOOL_FILE, State, result_from
 from orchestrator.tallying import tally_of
 from orchestrator.watching.driver_life import is_held
 from orchestrator.watching.spool_tail import SpoolTail
@@ -128,7 +128,7 @@ class Watcher:
             elif folder not in self._results or self._results[folder][0] != stamp:
                 if (data := read_json(path)) is None:
                     continue
-                self._results[folder] = (stamp, TrialResult.from_data(data))
+                self._results[folder] = (stamp, result_from(data, path))
                 self._tails.pop(folder, None)
                 is_new = True
         return is_new

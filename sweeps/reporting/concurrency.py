@@ -26,7 +26,11 @@ def section(story: Story) -> Section | None:
 
 def _lead(story: Story) -> Iterator[str]:
     asked = story.about.workload.concurrency if story.about.workload else 1
-    if len(story.loads) < 2:
+    rated = [result.config.is_plain for result in story.results if result.may_lead]
+    if all(rated) or not any(rated):
+        what = "speculation" if any(rated) else "plain decode"
+        yield f"No {what} was measured, so nothing is compared at any concurrency."
+    elif len(story.loads) < 2:
         yield (
             f"Both plain decode and speculation were measured at {asked} at a time only; nothing is"
             " known of other loads. Workload(concurrencies=(4, 16)) would measure them."

@@ -20,6 +20,7 @@ from sweeps.reporting.caveats import caveats_of
 from sweeps.reporting.failures import Failure, failures_of
 from sweeps.results import Outcome, TrialResult
 from sweeps.search.claims import Claim
+from sweeps.speculation import speculation_beside_plain
 from sweeps.sweep import Objective
 from sweeps.values import Value
 from sweeps.workloads import Workload
@@ -132,7 +133,8 @@ class Story:
             return f"Run {short(config)}"
         name = short(config).removeprefix("plain").strip()
         with_it = f" with {name}" if name else ""
-        return f"Run plain decode{with_it}; speculation did not pay here"
+        said = speculation_beside_plain(self.results)
+        return f"Run plain decode{with_it}; {said}" if said else f"Run plain decode{with_it}"
 
     @property
     def gain_text(self) -> str:

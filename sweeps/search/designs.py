@@ -9,6 +9,7 @@ from itertools import chain
 
 from sweeps.axes import Axis
 from sweeps.config import Config
+from sweeps.memory_borders import with_least
 from sweeps.prediction.all_reduces import NOT_TIMED, AllReduces, changes_of
 from sweeps.search.encoding import values_of
 from sweeps.search.favourites import Drafts, Favourites
@@ -75,6 +76,19 @@ class Designs:
             if draft is not None and algorithm not in tried:
                 why = f"{algorithm} for the first time, with {name}"
                 yield from self._idea(draft, serving, Purpose.SEED, why)
+
+    def fitting(self, failed: Config, fault: str) -> Iterator[Idea]:
+        """Yield a draft that found no memory once more where it asks for least: first with the
+        amounts of the server, then with its own as well."""
+        grids = {axis.name: values_of(axis) for axis in self._space.axes}
+        for least in (
+            {**failed, **with_least(serving_of(failed), grids, fault)},
+            with_least(failed, grids, fault),
+        ):
+            why = (
+                f"{failed.algorithm} found no memory ({fault}): does it run where it asks for less?"
+            )
+            yield from self._idea(least, least, Purpose.SEED, why)
 
     def contrasts(self, inert: frozenset[str], tried: Drafts) -> Iterator[Idea]:
         """Yield one draft at the default and at each bold setting, but for what was timed: the

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from sweeps.config import Config
+from sweeps.memory_borders import fault_of_memory
 from sweeps.results import Estimate, Outcome, TrialResult
 from sweeps.search.roles import width_of
 from sweeps.search.steps import Purpose
@@ -89,7 +90,8 @@ class Evidence:
     launch_variance: float
     """Of the step time, between starts of one variant."""
     bad: tuple[Config, ...]
-    """Configurations that cannot run, or whose text is broken, as they were asked for."""
+    """Configurations that cannot run, or whose text is broken, as they were asked for; not those
+    that found no memory, for which no value is to blame."""
     spent: frozenset[Config]
     """Canonical forms that need not be tried again."""
     gpu_hours: float
@@ -105,7 +107,7 @@ def gather(
     """Read a history. Faults and cancelled trials say nothing; a metric that is better low counts
     by its inverse."""
     known = [r for r in history if r.outcome not in CUT]
-    bad = tuple(r.config for r in known if _is_bad(r))
+    bad = tuple(r.config for r in known if _is_bad(r) and not fault_of_memory(r))
     told = tuple(_starts(history, canonical, metric, 1 if higher_is_better else -1))
     starts = as_of_one_host(told)
     variance = _launch_variance(starts)

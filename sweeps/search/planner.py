@@ -80,7 +80,14 @@ class Planner:
             return Step(self.plain, Purpose.BASELINE, "plain decode comes first")
         if view.confirming or self._must_confirm(view):
             return self._confirm(view)
-        stages = (self._opening, self._drift, self._search, self._contrasts, self._checks)
+        stages = (
+            self._fitting,
+            self._opening,
+            self._drift,
+            self._search,
+            self._contrasts,
+            self._checks,
+        )
         for stage in stages:
             if step := stage(view):
                 return step
@@ -142,6 +149,17 @@ class Planner:
     def _opening(self, view: View) -> Step | None:
         ideas = self._designs.opening(view.inert, view.first_drafts, view.favourites)
         return self._first_new(view, ideas)
+
+    def _fitting(self, view: View) -> Step | None:
+        """Return a draft of an algorithm that only ever found no memory, where it asks for less."""
+        return self._first_new(
+            view,
+            (
+                idea
+                for r in view.without_room
+                for idea in self._designs.fitting(r.config, r.signature)
+            ),
+        )
 
     def _contrasts(self, view: View) -> Step | None:
         ideas = self._designs.contrasts(view.inert, view.first_drafts)

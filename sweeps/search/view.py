@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.config import Config
+from sweeps.memory_borders import RAN, fault_of_memory
 from sweeps.results import TrialResult
 from sweeps.search.beliefs import Models, Outlook, inert_axes
 from sweeps.search.brief import DECODE, Canonical, Foresight, Objective
@@ -88,6 +89,13 @@ class View:
             if config.algorithm is not None:
                 found.setdefault(config.algorithm, drafting_of(self.canonical(config)))
         return found
+
+    @cached_property
+    def without_room(self) -> list[TrialResult]:
+        """The last failure for memory of each algorithm that never ran."""
+        ran = {r.config.algorithm for r in self.history if r.outcome in RAN}
+        last = {r.config.algorithm: r for r in self.history if fault_of_memory(r)}
+        return [r for name, r in last.items() if name is not None and name not in ran]
 
     @cached_property
     def outlook(self) -> tuple[Outlook | None, tuple[int, int]]:

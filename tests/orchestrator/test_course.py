@@ -68,9 +68,14 @@ def test_a_speculative_trial_makes_every_pass(tmp_path: Path) -> None:
     made = phases(tmp_path)
     assert made[1:5] == ["warming", "step probe", "step probe", "step probe"]
     assert made[5] == "cold pass"
-    assert 2 <= made.count("generated warm-up") <= work.warming_passes
-    assert made[-6:] == [
-        "measuring", "loaded pass", "loaded pass", "open loop", "stopping", "clean",
+    before = made.index("measuring")
+    warmings = made[:before].count("generated warm-up")
+    assert 2 <= warmings <= work.warming_passes
+    # Each load begins where the measured pass began: the cold prompts and as many warm-ups.
+    again = ["generated warm-up"] * (1 + warmings)
+    assert made[before:] == [
+        "measuring", *again, "loaded pass", *again, "loaded pass", *again, "open loop",
+        "stopping", "clean",
     ]  # fmt: skip
     for metric in ("steps_per_s", "accept_length_cold", "decode_tok_s_c2", "decode_tok_s_c4",
                    "ttft_ms_open"):  # fmt: skip
@@ -93,11 +98,16 @@ def test_plain_decode_has_nothing_to_settle(tmp_path: Path) -> None:
     assert result.value("accept_length") == 1
 
 
-def test_no_prompt_is_sent_twice(tmp_path: Path) -> None:
+def test_no_prompt_is_measured_twice_and_only_warm_ups_are_repeated(tmp_path: Path) -> None:
     trial(tmp_path, NGRAM)
-    keys = [line.get("prompt_key") for line in spool(tmp_path, "request")]
+    lines = spool(tmp_path, "request")
+    keys = [line.get("prompt_key") for line in lines]
     assert all(keys)
-    assert len(set(keys)) == len(keys)
+    told = [line["prompt_key"] for line in lines if line["phase"] != "generated warm-up"]
+    assert len(set(told)) == len(told)
+    warmed = {line["prompt_key"] for line in lines if line["phase"] == "generated warm-up"}
+    cold = {line["prompt_key"] for line in lines if line["phase"] == "cold pass"}
+    assert warmed & set(told) == cold
 
 
 def test_a_trial_out_of_time_says_which_passes_it_lacks(tmp_path: Path) -> None:
@@ -175,3 +185,27 @@ def test_answers_without_a_time_between_tokens_are_told_from_none(tmp_path: Path
     assert "workload.max_tokens" in result.reason
     assert "decode_tok_s" not in result.estimates
     assert why_unmeasured(None) == why_unmeasured(of()) == "no token was measured"
+
+
+def test_a_load_is_measured_alike_wherever_it_stands_on_its_ladder(tmp_path: Path) -> None:
+    found = []
+    for name, loads in (("up", (2, 4, 16)), ("down", (16, 4, 2))):
+        folder = tmp_path / name
+        folder.mkdir()
+        work = replace(WORK, concurrencies=loads, measured_prompts=12, probe_s=0)
+        found.append(trial(folder, NGRAM, replace(SWEEP, workload=work)))
+        assert phases(folder).count("loaded pass") == 3
+    up, down = found
+    for load in (2, 4, 16):
+        lengths = [result.estimates[f"accept_length_c{load}"].value for result in found]
+        assert lengths[1] == pytest.approx(lengths[0], rel=0.005)
+        rates = [result.estimates[f"decode_tok_s_c{load}"].value for result in found]
+        assert rates[1] == pytest.approx(rates[0], rel=0.04)  # steps differ from one to the next
+    for result in (up, down):
+        assert any("each load began with an emptied cache" in note for note in result.notes)
+
+
+def test_plain_decode_has_no_cache_to_prepare(tmp_path: Path) -> None:
+    result = trial(tmp_path, PLAIN)
+    assert phases(tmp_path).count("generated warm-up") == 0
+    assert not [note for note in result.notes if "cache" in note]

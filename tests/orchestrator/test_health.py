@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.sglang.signatures import HOST_FAULTS, LOG_SIGNATURES
+from infra.sglang.signatures import AMOUNTS, HOST_FAULTS, LOG_SIGNATURES
 from orchestrator.health import SweepHealth
 from orchestrator.job import TrialJob
 from orchestrator.search.known import KnownHost, KnownRules
@@ -18,6 +18,7 @@ from orchestrator.tools import local_tools
 from orchestrator.tracking.jsonl import JsonlTracker
 from orchestrator.trial import run_trial
 from sweeps.hosts import EngineName, HostSpec
+from sweeps.memory_borders import MEMORY_FAULTS
 from sweeps.results import Outcome
 from sweeps.sweep import Budget, Sweep
 from sweeps.values import Value
@@ -138,3 +139,7 @@ def test_what_a_host_does_wrong_is_tried_again_and_sets_it_aside(tmp_path: Path,
     hint = next(r.hint for r in LOG_SIGNATURES if r.name == run.results[0].signature)
     assert hint in run.health.quarantined[host.name]
     assert hint in str(run.health.trouble)
+
+
+def test_every_lack_of_memory_has_a_border() -> None:
+    assert AMOUNTS == MEMORY_FAULTS

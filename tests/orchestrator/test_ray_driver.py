@@ -5,6 +5,7 @@ import os
 import stat
 import warnings
 from collections.abc import Iterator
+from concurrent import futures
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -102,3 +103,24 @@ def test_a_trial_that_waits_for_a_lost_host_is_ended(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(ray_driver._CLUSTERS, "s", cluster)
     assert ray_driver.BoundScheduler("s").choose_trial_to_run(tune) is trials[0]
     assert stopped == [trials[1], trials[3]]
+
+
+@pytest.mark.usefixtures("third_party_warnings")
+def test_workers_get_only_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    from orchestrator import ray_driver
+
+    foreign = ["MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "MLFLOW_TRACKING_PASSWORD", "WANDB_API_KEY"]
+    for name in foreign:
+        monkeypatch.setenv(name, "of-another-project")
+    monkeypatch.setenv("HF_HOME", "/models")
+    with futures.ThreadPoolExecutor(1) as starter:
+        starter.submit(ray_driver._init_here, [HostSpec(engine=EngineName.EMULATED)]).result()
+        try:
+            got = ray.get(ray.remote(lambda: dict(os.environ)).remote())
+        finally:
+            ray.shutdown()
+    assert not [name for name in foreign if name in got]
+    assert got["HF_HOME"] == "/models"
+    assert {name: os.environ.copy()[name] for name in foreign}  # the driver keeps its own

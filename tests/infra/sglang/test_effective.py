@@ -139,6 +139,21 @@ def test_a_server_that_tells_its_own_variables_is_believed() -> None:
         ("UNO uses speculative_eagle_topk=1; overriding 4.", ("speculative_eagle_topk", 1)),
         ("Custom allreduce is disabled because it's", ("disable_custom_all_reduce", True)),
         ("CustomAllreduce is disabled due to an unsupported", ("disable_custom_all_reduce", True)),
+        ("CustomAllReduceV2 is disabled because your", ("disable_custom_all_reduce", True)),
+        (
+            "Setup Custom allreduce failed with CUDART error: peer access is not supported. To"
+            " silence this warning, specify --disable-custom-all-reduce explicitly.",
+            ("disable_custom_all_reduce", True),
+        ),
+        (
+            "Setup FlashInfer PCIe-IPC allreduce failed with No module named 'flashinfer'.",
+            ("SGLANG_ENABLE_PCIE_IPC_ALLREDUCE", "0"),
+        ),
+        ("PyMscclpp is disabled due to an unsupported world size: 3.", ("enable_mscclpp", False)),
+        (
+            "TorchSymmMemCommunicator: Device capability 8 not supported, communicator is not",
+            ("enable_torch_symm_mem", False),
+        ),
         ("Overlap schedule is not implemented for", ("disable_overlap_schedule", True)),
         ("The mixed chunked prefill are disabled because", ("enable_mixed_chunk", False)),
         ("speculative_adaptive disabled: why.", ("speculative_adaptive", False)),
