@@ -56,6 +56,7 @@ def describe(sweep: Sweep) -> dict[str, object]:
         "rules": [rule.message for rule in sweep.rules],
         "baseline": dict(sweep.space.plain()),
         "trials": sweep.budget.trials,
+        "unsent": list(sweep.workload.unsent),
         "hosts": [redactor.data(host.as_data()) for host in sweep.hosts],
     }
 

@@ -14,6 +14,7 @@ from sweeps.config import Config
 from sweeps.crossover import Load, loads, stops_paying_at
 from sweeps.effects import without_effect
 from sweeps.explaining import Explanation
+from sweeps.json_lines import shown
 from sweeps.launch import LaunchPlan
 from sweeps.ledger import Ledger
 from sweeps.metrics import known_metric
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from sweeps.search.claims import Claim
 
 _READABLE_COLUMNS = 100
+_LISTED = 12
 
 
 def print_space(sweep: Sweep) -> None:
@@ -49,10 +51,17 @@ def print_space(sweep: Sweep) -> None:
     for name, value in sweep.fixed.items():
         _say(f"fixed  {name} = {show(value)}")
     _say(f"load   {sweep.workload}; key {sweep.workload.key}")
+    if unsent := sweep.workload.unsent:
+        _say(f"       not sent from its file: {_listed([shown(name) for name in unsent])}")
     for host in sweep.hosts:
         word = "EMULATED " if host.emulated else ""
         _say(f"host   {host.name}: {word}{host.engine.value}, {host.gpus} GPUs")
     _say(f"{sweep.space.count()} configurations, {sweep.budget.trials} trials; key {sweep.key}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join([*names[:_LISTED], *([f"{more} more"] if more > 0 else [])])
 
 
 def print_plans(made: Sequence[tuple[Config, LaunchPlan]]) -> None:

@@ -263,3 +263,26 @@ def test_emulate_answers_help_and_refuses_flags_as_sglang_does() -> None:
     refused = _orchestrator("emulate", "--model-path", "m", "--no-such-flag", "1")
     assert refused.returncode == 2
     assert "unrecognized arguments: --no-such-flag 1" in refused.stderr
+
+
+def test_check_reads_a_public_file_and_tells_what_of_it_is_not_sent(
+    typed: Type, tmp_path: Path
+) -> None:
+    entries = [
+        {"id": number, "system": "In Latin.",
+         "conversations": [{"role": "user", "content": f"Say {number}."}]}
+        for number in range(60)
+    ]  # fmt: skip
+    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(one) + "\n" for one in entries))
+    space = tmp_path / "space.py"
+    asked = f"file:{tmp_path / 'asked.jsonl'}"
+    space.write_text(TINY.replace("Workload(", f"Workload(prompts={asked!r}, "))
+    shown = typed("check", str(space), "--engine", "emulated")
+    assert shown.code == 0, shown.err
+    assert "not sent from its file: 'id'" in shown.out
+    data = json.loads(typed("check", str(space), "--engine", "emulated", "--json").out)
+    assert data["unsent"] == ["id"]
+    (tmp_path / "asked.jsonl").write_text(json.dumps({**entries[0], "tools": ["x"]}))
+    refused = typed("check", str(space), "--engine", "emulated")
+    assert refused.code == 2
+    assert "`tools` changes what the model reads" in " ".join(refused.err.split())
