@@ -37,7 +37,7 @@ SENT: list[tuple[str, Any, list[tuple[str, str]]]] = [
     ("huggingface/trl docs/dataset_formats: conversational prompt-only", {"prompt": [HI]}, [USER]),
     ("huggingface/trl docs/dataset_formats: conversational prompt-completion",
      {"prompt": [HI], "completion": [AVE]}, [USER]),
-    ("jingyaogong/minimind: conversations with role and content",
+    ("Magpie sets: conversations with role and content",
      {"conversations": [HI, AVE]}, [USER]),
     ("allenai/WildChat: conversation, with facts on each turn",
      {"conversation_hash": "x", "model": "m", "turn": 1,
