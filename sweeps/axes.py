@@ -38,6 +38,8 @@ class Choice:
             return "a value is no text, number, bool or None"
         if not all(math.isfinite(v) for v in self.values if isinstance(v, float)):
             return "a value is no finite number"
+        if any(isinstance(v, str) and "\0" in v for v in self.values):
+            return "a value holds a null character"
         return self._twice()
 
     def _twice(self) -> str:

@@ -286,3 +286,39 @@ def test_check_reads_a_public_file_and_tells_what_of_it_is_not_sent(
     refused = typed("check", str(space), "--engine", "emulated")
     assert refused.code == 2
     assert "`tools` changes what the model reads" in " ".join(refused.err.split())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "field"),
+    [
+        ("trials=2", "trials=2, gpu_hours=float('nan')", "budget.gpu_hours = nan"),
+        ("trials=2", "trials=2, stop_grace_s=-1", "budget.stop_grace_s = -1"),
+        ("start_s=1e6", "start_s=float('inf')", "budget.start_s = inf"),
+        ("HostSpec(", "HostSpec(gpus=-1, ", "hosts.local.gpus = -1"),
+        ("some/model", "some\\0model", "model.path = 'some\\x00model'"),
+    ],
+)
+def test_check_refuses_what_no_number_or_text_can_be(
+    typed: Type, tmp_path: Path, before: str, after: str, field: str
+) -> None:
+    space = tmp_path / "space.py"
+    assert before in TINY
+    space.write_text(TINY.replace(before, after))
+    for command in ("check", "plan", "sweep"):
+        refused = typed(command, str(space), "--engine", "emulated")
+        assert refused.code == 2
+        assert field in " ".join(refused.err.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("verify", "x.sh", "--within", "nan"), ("verify", "x.sh", "--within", "inf"),
+     ("compare", "a", "b", "--within", "inf"),
+     ("emulate", "--time-scale", "nan"), ("status", "--follow", "--period", "nan"),
+     ("attach", "--host", "a", "--patience", "nan"), ("replay", "x", "--plain-tok-s", "nan")],
+)  # fmt: skip
+def test_an_option_is_a_finite_number(typed: Type, words: tuple[str, ...]) -> None:
+    refused = typed(*words)
+    assert refused.code == 2
+    assert words[-2] in refused.err
+    assert refused.out == ""
