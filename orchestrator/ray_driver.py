@@ -27,7 +27,7 @@ from ray.tune.search import Searcher
 from infra.local_host import LocalHost
 from infra.reaper import find_tagged
 from orchestrator.cluster.lent import Cluster
-from orchestrator.files import read_json, write_json
+from orchestrator.files import read_result, write_json
 from orchestrator.job import StopKind, StopOrder, TrialJob, TrialProgress
 from orchestrator.serial_driver import result_of
 from orchestrator.signals import Interrupts
@@ -403,9 +403,9 @@ def _leftover(job: TrialJob, reason: str, outcome: Outcome = Outcome.FAILED) -> 
     """
     deadline_s = time.monotonic() + STOP_WAIT_S
     while time.monotonic() < deadline_s:
-        data = read_json(job.result_path)
-        if data is not None:
-            return TrialResult.from_data(data)
+        found = read_result(job.result_path)
+        if found is not None:
+            return found
         if not find_tagged(job.sweep_id, job.trial):
             break
         time.sleep(0.1)

@@ -1,6 +1,6 @@
 """The story of a sweep, told from its state folder alone: it may still run, or have been killed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from infra.sglang.signatures import LOG_SIGNATURES
@@ -8,6 +8,7 @@ from orchestrator.clocks import clock_scales
 from orchestrator.goals import goal_of
 from orchestrator.state import State
 from sweeps.reporting.story import About, Story, story_of
+from sweeps.results import TrialResult
 from sweeps.search.claims import Claim
 from sweeps.workloads import Workload
 
@@ -50,7 +51,15 @@ def sweep_story(state: State, sweep_id: str) -> Story:
     return story_of(
         results,
         about,
-        claim=Claim.from_data(claim, results) if claim else None,
+        claim=_claim(claim, results),
         hints=HINTS,
         not_blamed=RETRYABLE | AMOUNTS,
     )
+
+
+def _claim(data: Any, results: Sequence[TrialResult]) -> Claim | None:
+    """Read a claim; None where there is none, or the card's is spoilt."""
+    try:
+        return Claim.from_data(data, results) if data else None
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None

@@ -1,7 +1,10 @@
 """How a trial ended and what it measured."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from sweeps.config import Config
 from sweeps.quality import Verdict
@@ -70,9 +73,14 @@ class Estimate:
         }  # fmt: skip
 
     @classmethod
-    def from_data(cls, data: dict[str, object]) -> "Estimate":
-        """Read back what `as_data` wrote."""
-        return cls(**data)  # type: ignore[arg-type] # written by as_data, field by field
+    def from_data(cls, data: Mapping[str, Any]) -> "Estimate":
+        """Read back what `as_data` wrote. Raises ValueError, TypeError for anything else."""
+        made = cls(**data)
+        _require(_is_number(made.value) and _is_number(made.duration_s), "estimates")
+        ends = (made.low, made.high)
+        _require(all(end is None or _is_number(end) for end in ends), "estimates")
+        _require(isinstance(made.method, str), "estimates")
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,17 +167,59 @@ class TrialResult:
         }  # fmt: skip
 
     @classmethod
-    def from_data(cls, data: dict[str, object]) -> "TrialResult":
-        """Read back what `as_data` wrote."""
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        known["config"] = Config.of(data["config"])  # type: ignore[arg-type] # from as_data
-        known["outcome"] = Outcome(str(data["outcome"]))
-        known["phase"] = Phase(str(data["phase"]))
-        known["quality"] = Verdict(str(data.get("quality", Verdict.UNKNOWN)))
-        known["notes"] = tuple(data.get("notes", ()))  # type: ignore[arg-type] # from as_data
-        known["argv"] = tuple(data["argv"])  # type: ignore[arg-type] # from as_data
-        known["estimates"] = {
-            name: Estimate.from_data(e)
-            for name, e in data["estimates"].items()  # type: ignore[attr-defined] # from as_data
-        }
-        return cls(**known)  # type: ignore[arg-type] # written by as_data, field by field
+    def from_data(cls, data: Mapping[str, object]) -> "TrialResult":
+        """Read back what `as_data` wrote. Raises ValueError for anything else."""
+        try:
+            return _checked(cls(**_fields(cls, data)))
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _fields(cls: type[TrialResult], data: Mapping[str, object]) -> dict[str, Any]:
+    known: dict[str, Any] = {n: data[n] for n in cls.__dataclass_fields__ if n in data}
+    known["config"] = Config.of(dict(known["config"]))
+    known["outcome"] = Outcome(str(data["outcome"]))
+    known["phase"] = Phase(str(data["phase"]))
+    known["quality"] = Verdict(str(data.get("quality", Verdict.UNKNOWN)))
+    known["notes"] = tuple(known.get("notes", ()))
+    known["argv"] = tuple(known["argv"])
+    known["estimates"] = {n: Estimate.from_data(e) for n, e in known["estimates"].items()}
+    return known
+
+
+_TEXTS = (
+    "trial", "sweep", "reason", "host", "engine_version", "started_at", "purpose", "why",
+    "quality_note", "signature", "fingerprint", "start_phase", "dirty",
+)  # fmt: skip
+
+
+def _checked(result: TrialResult) -> TrialResult:
+    """See that all fields are what their names say: a file may hold anything."""
+    for name in _TEXTS:
+        _require(isinstance(getattr(result, name), str), name)
+    _require(type(result.number) is int, "number")
+    _require(type(result.emulated) is bool, "emulated")
+    _require(result.retry_of is None or type(result.retry_of) is int, "retry_of")
+    _require(_is_number(result.gpu_hours), "gpu_hours")
+    for name in ("bound", "log_accept_length"):
+        _require(getattr(result, name) is None or _is_number(getattr(result, name)), name)
+    for name in ("phase_s", "start_phase_s"):
+        _require(all(map(_is_number, getattr(result, name).values())), name)
+    _require(all(isinstance(word, str) for word in (*result.argv, *result.notes)), "argv")
+    _require(all(isinstance(value, str) for value in result.env.values()), "env")
+    values = result.config.values()
+    _require(all(v is None or isinstance(v, str | int | float) for v in values), "config")
+    for name in ("effective", "requested"):
+        _require(isinstance(getattr(result, name), dict), name)
+    return result
+
+
+def _require(holds: bool, name: str) -> None:
+    if not holds:
+        raise ValueError(f"`{name}` holds what it cannot hold")
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value)

@@ -10,7 +10,7 @@ from typing import Any
 from infra.local_host import tail
 from orchestrator.clocks import clock_scales
 from orchestrator.events import Tally
-from orchestrator.files import read_json
+from orchestrator.files import read_result
 from orchestrator.goals import goal_of
 from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
 from orchestrator.tallying import tally_of
@@ -92,9 +92,9 @@ class Watcher:
             if stamp is None:
                 self._tails.setdefault(folder, SpoolTail(folder / SPOOL_FILE)).look()
             elif folder not in self._results or self._results[folder][0] != stamp:
-                if (data := read_json(path)) is None:
+                if (result := read_result(path)) is None:
                     continue
-                self._results[folder] = (stamp, TrialResult.from_data(data))
+                self._results[folder] = (stamp, result)
                 self._tails.pop(folder, None)
                 is_new = True
         return is_new
