@@ -59,8 +59,10 @@ def _are_limits(value: Any) -> bool:
 
 def _are_hosts(value: Any) -> bool:
     hosts = [HostSpec.from_data(one) for one in value]
-    return isinstance(value, list) and not any(
-        problem for host in hosts for problem in host_value_problems(host)
+    return (
+        isinstance(value, list)
+        and all("name" in one for one in value)
+        and not any(problem for host in hosts for problem in host_value_problems(host))
     )
 
 
