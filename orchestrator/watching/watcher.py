@@ -184,12 +184,8 @@ def _age_s(card: Mapping[str, Any]) -> float:
 
 def _scales(card: Mapping[str, Any]) -> dict[str, float]:
     """Return how fast the clock of each host runs; a simulated one has no share in our time."""
-    if card.get("driver") == "simulated":
-        return {}
-    return {
-        str(host["name"]): float(host["time_scale"]) if host["engine"] == "emulated" else 1.0
-        for host in card.get("hosts", [])
-    }
+    scales = clock_scales(card)
+    return {name: scale for name, scale in scales.items() if scale is not None}
 
 
 def changes(watcher: Watcher, period_s: float) -> Iterator[SweepStatus]:
