@@ -116,7 +116,7 @@ def test_sglang_reads_its_own_file_as_it_was_measured(state: Path, exported: Pat
     results = State(state).results(str(record["sweep"]))
     (trial,) = [r for r in results if r.trial == record["trial"]]
     measured = {name: v for name, v in trial.effective.items() if name in FLAGS}
-    rest = read_variables(path.with_suffix(".env").read_text())
+    rest = read_variables(path.with_suffix(".env").read_text()).launch
     python = str(ROOT / DEFAULT_ENV / "bin" / "python")
     done = subprocess.run(
         [python, "-c", READ_BY_SGLANG, ",".join(measured), "--config", str(path), *rest.options],
