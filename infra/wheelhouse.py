@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.own_wheel import own_version
+from infra.probing.reading import message_of
 
 PYTHONS = ("3.12", "3.11")
 """Minor versions that there is a lock for, the best first."""
@@ -116,5 +117,5 @@ def _run(argv: Sequence[str]) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WheelhouseError(f"the wheels could not be fetched: {error}") from error
     if done.returncode != 0:
-        words = done.stderr.strip().splitlines() or [f"pip ended with {done.returncode}"]
-        raise WheelhouseError(f"the wheels could not be fetched: {words[-1]}")
+        words = message_of(done.stderr) or f"pip ended with {done.returncode}"
+        raise WheelhouseError(f"the wheels could not be fetched: {words}")

@@ -59,6 +59,7 @@ def describe(sweep: Sweep) -> dict[str, object]:
         "trials": sweep.budget.trials,
         "dialect": str(sweep.workload.dialect),
         "notes": list(dialect_notes(sweep)),
+        "unsent": list(sweep.workload.unsent),
         "hosts": [redactor.data(host.as_data()) for host in sweep.hosts],
     }
 

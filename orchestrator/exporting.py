@@ -20,13 +20,13 @@ from orchestrator.refusals import bad_option
 from orchestrator.space_file import settle_host
 from orchestrator.state import State
 from sweeps.equivalence import reading_of
-from sweeps.exporters import EXPORTERS, Launch, Recommendation
+from sweeps.exporters import EXPORTERS, Launch, Recommendation, written
 from sweeps.exporters.cautions import cautions
 from sweeps.exporters.recommendation import Chosen, Origin, recommend
 from sweeps.hosts import HostSpec
 from sweeps.limits import broken_limits
 from sweeps.metrics import known_metric
-from sweeps.problems import BadInputError, nearest
+from sweeps.problems import nearest
 from sweeps.ranking import Standing, standing_of
 from sweeps.results import TrialResult
 from sweeps.search.evidence import Reading, between_starts
@@ -109,15 +109,12 @@ def export(
         why = f"SGLang {version}, which was measured, has no {flag} (from {since})"
         raise bad_option("--format", choice.form, why, "Choose another format.")
     what, secrets = without_secrets(what)
-    if problems := list(what.launch.problems()):
-        raise BadInputError(f"trial {what.trial.trial}", problems)
     here = fingerprint_here(state, what.origin)
     told = (*what.warnings, *secrets, *cautions(what, here, choice.concurrency))
     image = choice.image or IMAGE.format(version=what.trial.engine_version)
     what = replace(what, warnings=tuple(" ".join(w.split()) for w in told), image=image)
-    form = EXPORTERS[choice.form]
-    beside = form.write_beside(what) if form.write_beside else ""
-    return Exported(choice.form, form.write(what), beside, what.warnings)
+    text, beside = written(what, choice.form)
+    return Exported(choice.form, text, beside, what.warnings)
 
 
 def recommendation(

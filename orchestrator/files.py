@@ -1,16 +1,23 @@
 """How files are written: whole or not at all, or appended line by line."""
 
 import json
+import logging
 import os
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from infra.redaction import Redactor
 from infra.remote import TransferError
 from infra.whole_file import replacing
 from orchestrator.journal import DiskError, Journal, sync_folder
+from sweeps.results import TrialResult
+
+logger = logging.getLogger(__name__)
 
 SPOOL = "spool"
 _LONGEST_NAME_CHARS = 1000
+MOST_BYTES = 1 << 26
+"""Of a file of JSON that is read whole."""
 
 
 def place_below(folder: Path, name: object) -> Path:
@@ -63,12 +70,40 @@ def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
 
 
 def read_json(path: Path) -> dict[str, object] | None:
-    """Read an object; None where there is no file or it holds no object."""
+    """Read an object; None where there is no file, or it holds no object that can be read.
+
+    Files of a folder that was copied, fetched or shared may be anything: large, deep, no file.
+    """
     try:
+        if not path.is_file():
+            return None
+        if path.stat().st_size > MOST_BYTES:
+            name_once(path, f"it has more than {MOST_BYTES} bytes")
+            return None
         data = json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    except (ValueError, RecursionError, OSError) as error:
+        name_once(path, str(error))
         return None
     return data if isinstance(data, dict) else None
+
+
+def read_result(path: Path) -> TrialResult | None:
+    """Read how a trial ended; None where that is not told, or what tells it is spoilt."""
+    data = read_json(path)
+    if data is None:
+        return None
+    try:
+        return TrialResult.from_data(data)
+    except ValueError as error:
+        name_once(path, str(error))
+        return None
+
+
+@lru_cache(maxsize=1024)
+def name_once(path: Path, why: str) -> None:
+    """Name a file that is passed over, once: some are looked at every second."""
+    shown = "".join(char if char.isprintable() else "?" for char in f"{path}: {why[:200]}")
+    logger.warning("passed over: %s", shown)
 
 
 class Spool:

@@ -28,9 +28,13 @@ def ranking_of(goal: Objective, results: Sequence[TrialResult]) -> Ranking:
 
 
 def claim_in(card: Mapping[str, object], results: Sequence[TrialResult]) -> Claim | None:
-    """Read what the search claimed at the end; None where it plans nothing, and while it runs."""
+    """Read what the search claimed at the end; None where it plans nothing, while it runs, and
+    where the card's claim is spoilt."""
     claim = card.get("claim")
-    return Claim.from_data(claim, results) if isinstance(claim, Mapping) else None
+    try:
+        return Claim.from_data(claim, results) if isinstance(claim, Mapping) else None
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def answer_in(card: Mapping[str, object], results: Sequence[TrialResult]) -> Answer | None:

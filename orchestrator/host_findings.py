@@ -154,6 +154,10 @@ def _doubts(facts: HostFacts) -> Iterator[Finding]:
         what += " and those that its help lists are assumed"
         mend = "Install a release, or name the nearest in `HostSpec(version=...)`."
         yield Finding(Weight.WARNS, "SGLang", what, mend)
+    for note in facts.notes:
+        if note.is_warning:
+            mend = "Look at it on the host; what it tells of well is used."
+            yield Finding(Weight.WARNS, note.fact, note.why, mend)
     names = sorted({gpu.name for gpu in facts.gpus})
     if len(names) > 1:
         what = f"they are not of one model: {', '.join(names)}"

@@ -43,7 +43,9 @@ def page_lines(check: HostCheck, width: int) -> Iterator[tuple[str, bool]]:
     for label, text in found_rows(facts):
         yield from ((line, False) for line in row(label, text, width))
     yield from ((f"{_INDENT}{line}", False) for line in _matrix(facts))
-    yield from section("Not known", map(str, facts.notes), width)
+    yield from section(
+        "Not known", (str(note) for note in facts.notes if not note.is_warning), width
+    )
 
 
 def headline(check: HostCheck) -> str:

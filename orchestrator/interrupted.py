@@ -3,7 +3,7 @@
 from itertools import pairwise
 from pathlib import Path
 
-from orchestrator.files import read_json, write_json
+from orchestrator.files import read_result, write_json
 from orchestrator.spool import SpoolReading, read_spool
 from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
 from orchestrator.sweep_run import SweepRun
@@ -29,8 +29,7 @@ def close_interrupted(state: State, sweep_id: str) -> list[TrialResult]:
 def close_open(run: SweepRun, state: State) -> None:
     """Tell a sweep the end of the trials that its driver left open, as their folders have it."""
     for job in run.open_jobs:
-        data = read_json(job.result_path)
-        result = None if data is None else TrialResult.from_data(data)
+        result = read_result(job.result_path)
         if result is None:
             known = interrupted_result(state, job.sweep_id, job.folder, STOPPED)
             result = known or lost_result(job, STOPPED, Outcome.CANCELLED)

@@ -155,10 +155,10 @@ class Journal:
 
 def read_journal(path: Path) -> Reading:
     """Read all whole lines; a file that is not there holds none. Raises BadInputError if newer."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        content = b""
+    # What is no file, such as a pipe that nobody writes to, holds none either.
+    content = b""
+    with contextlib.suppress(FileNotFoundError):
+        content = path.read_bytes() if path.is_file() else b""
     version = _require_known(path, content)
     *whole, rest = content.split(b"\n")
     lines, bad = [], []
@@ -216,6 +216,6 @@ def _require_known(path: Path, content: bytes) -> int:
 def _parsed(line: bytes) -> dict[str, object] | None:
     try:
         data = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None

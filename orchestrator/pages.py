@@ -15,6 +15,7 @@ from sweeps.config import Config
 from sweeps.crossover import Load, loads, stops_paying_at
 from sweeps.effects import without_effect
 from sweeps.explaining import Explanation
+from sweeps.json_lines import shown
 from sweeps.launch import LaunchPlan
 from sweeps.ledger import Ledger
 from sweeps.metrics import known_metric
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from orchestrator.sweep_run import SweepRun
 
 _READABLE_COLUMNS = 100
+_LISTED = 12
 
 
 def print_space(sweep: Sweep) -> None:
@@ -54,10 +56,17 @@ def print_space(sweep: Sweep) -> None:
     _say(f"load   {sweep.workload}; through {sweep.workload.dialect}; key {sweep.workload.key}")
     for note in dialect_notes(sweep):
         _say(f"note   {note}")
+    if unsent := sweep.workload.unsent:
+        _say(f"       not sent from its file: {_listed([shown(name) for name in unsent])}")
     for host in sweep.hosts:
         word = "EMULATED " if host.emulated else ""
         _say(f"host   {host.name}: {word}{host.engine.value}, {host.gpus} GPUs")
     _say(f"{sweep.space.count()} configurations, {sweep.budget.trials} trials; key {sweep.key}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join([*names[:_LISTED], *([f"{more} more"] if more > 0 else [])])
 
 
 def print_plans(made: Sequence[tuple[Config, LaunchPlan]]) -> None:

@@ -129,7 +129,8 @@ class ProofPlan:
 
     def _edits(self) -> list[str]:
         subjects = [one for one in (self._first, self._other) if one]
-        return [f"{one.label} was edited: {edit}" for one in subjects for edit in one.edits]
+        said = [f"{one.label} was edited: {edit}" for one in subjects for edit in one.edits]
+        return [*said, *(f"{one.label}: {note}" for one in subjects for note in one.notes)]
 
     def _surroundings(self) -> list[str]:
         """Say what is not as it was when the figure was measured."""

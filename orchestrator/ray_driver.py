@@ -30,7 +30,7 @@ from infra.local_host import LocalHost
 from infra.reaper import STATE_TAG, find_tagged
 from infra.runtime_folder import RuntimeFolder
 from orchestrator.cluster.lent import Cluster
-from orchestrator.files import read_json, write_json
+from orchestrator.files import read_result, write_json
 from orchestrator.job import StopKind, StopOrder, TrialJob, TrialProgress
 from orchestrator.serial_driver import result_of
 from orchestrator.signals import Interrupts
@@ -444,9 +444,9 @@ def _leftover(job: TrialJob, reason: str, outcome: Outcome = Outcome.FAILED) -> 
     """
     deadline_s = time.monotonic() + STOP_WAIT_S
     while time.monotonic() < deadline_s:
-        data = read_json(job.result_path)
-        if data is not None:
-            return TrialResult.from_data(data)
+        found = read_result(job.result_path)
+        if found is not None:
+            return found
         if not find_tagged(job.sweep_id, job.trial):
             break
         time.sleep(0.1)

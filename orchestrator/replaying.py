@@ -161,14 +161,18 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
         return tuple(dict.fromkeys(_numbers(text.split(","))))
     except ValueError as error:
         mend = "Write numbers and ranges, such as 2-6,8,16."
-        problem = Problem(option, text, "it is no list of whole numbers", mend)
+        why = f"it is no list of whole numbers, {MOST_SETTINGS} at most"
+        problem = Problem(option, text, why, mend)
         raise BadInputError("replay", [problem]) from error
 
 
 def _numbers(parts: Iterable[str]) -> Iterable[int]:
     for part in parts:
         low, dash, high = part.strip().partition("-")
-        yield from range(int(low), int(high if dash else low) + 1)
+        numbers = range(int(low), int(high if dash else low) + 1)
+        if len(numbers) > MOST_SETTINGS:
+            raise ValueError(f"{len(numbers)} numbers")
+        yield from numbers
 
 
 def report_data(report: Report) -> dict[str, object]:

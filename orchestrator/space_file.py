@@ -22,6 +22,7 @@ from orchestrator.search.needs import sampler_problems
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.problems import BadInputError, Problem, nearest
 from sweeps.sweep import Sweep, missing_model
+from sweeps.value_checks import value_problems
 from sweeps.workloads import FILE
 
 
@@ -45,6 +46,8 @@ def prepare(sweep: Sweep, path: Path, choice: HostChoice = AS_WRITTEN) -> Sweep:
     """Settle hosts and paths, and check the sweep against them. Raises BadInputError with all."""
     if choice.sent is not None:
         sweep = as_sent(sweep, choice.sent)
+    if value_problems(sweep):  # nothing can be settled with these
+        raise BadInputError(str(path), sweep.problems())
     gpus = count_gpus()
     hosts = tuple(settle_host(host, choice, gpus) for host in sweep.hosts)
     model = replace(sweep.model, path=resolve_path(sweep.model.path, Path.cwd()))

@@ -1,8 +1,10 @@
 """What a trial's spool says when it is read back, as far as its file is whole."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from orchestrator.journal import Line, read_journal
 from sweeps.config import Config
@@ -15,6 +17,8 @@ TRIAL, PHASE, REQUEST = "trial", "phase", "request"
 SAMPLE, RESULT = "sample", "result"
 """Kinds of records: who is measured; a phase that begins; a request; the rate so far; how it
 ended, the last one."""
+
+_T = TypeVar("_T")
 
 START_PHASE = "start_phase"
 """The kind of the records that say what a start is at."""
@@ -66,28 +70,34 @@ class SpoolReading:
 
     def requests(self) -> tuple[RequestEnd, ...]:
         """Return how the requests ended."""
-        return tuple(map(_request, self.of_kind(REQUEST)))
+        return tuple(_each(_request, self.of_kind(REQUEST)))
 
     def phases(self) -> tuple[tuple[str, float], ...]:
         """Return each phase with the host seconds from the begin of the trial to its own."""
-        return tuple(
-            (str(data["phase"]), _number(data.get("at_s")) or 0.0) for data in self.of_kind(PHASE)
-        )
+        return tuple(_each(_phase, self.of_kind(PHASE)))
 
     def samples(self) -> tuple[SpooledSample, ...]:
         """Return the rate so far, as it was reported."""
-        return tuple(map(sample_from, self.of_kind(SAMPLE)))
+        return tuple(_each(sample_from, self.of_kind(SAMPLE)))
 
     @property
     def trial(self) -> SpooledTrial | None:
         """Return who was measured; None where the spool does not say."""
-        return next(map(trial_from, self.of_kind(TRIAL)), None)
+        return next(_each(trial_from, self.of_kind(TRIAL)), None)
 
     @property
     def result(self) -> TrialResult | None:
         """Return how the trial ended; None where it was cut off before."""
-        ends = [data["result"] for data in self.of_kind(RESULT)]
-        return TrialResult.from_data(ends[-1]) if ends and isinstance(ends[-1], dict) else None
+        return (None, *_each(_result, self.of_kind(RESULT)))[-1]
+
+
+def _each(
+    read: Callable[[Mapping[str, object]], _T], records: Iterable[Mapping[str, object]]
+) -> Iterator[_T]:
+    """Read each record; what has a right checksum and a wrong content is passed over."""
+    for record in records:
+        with suppress(KeyError, ValueError, TypeError, AttributeError):
+            yield read(record)
 
 
 def read_spool(path: Path) -> SpoolReading:
@@ -117,6 +127,14 @@ def sample_record(sample: SpooledSample) -> dict[str, object]:
 def result_record(result: TrialResult) -> dict[str, object]:
     """Return what is appended as a trial ends, under the kind RESULT."""
     return {"result": result.as_data()}
+
+
+def _phase(data: Mapping[str, object]) -> tuple[str, float]:
+    return str(data["phase"]), _number(data.get("at_s")) or 0.0
+
+
+def _result(data: Mapping[str, object]) -> TrialResult:
+    return TrialResult.from_data(data["result"])  # type: ignore[arg-type] # it checks
 
 
 def _request(data: Mapping[str, object]) -> RequestEnd:

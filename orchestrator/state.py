@@ -14,7 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from orchestrator.files import read_json, write_json
+from orchestrator.cards import checked_card
+from orchestrator.files import read_json, read_result, write_json
 from orchestrator.spool import read_spool
 from sweeps.problems import BadInputError, Problem
 from sweeps.results import TrialResult
@@ -116,7 +117,8 @@ class State:
         """Return what is known of a sweep as a whole; empty where there is none."""
         if not self._is_inside(sweep_id):
             return {}
-        return read_json(self.sweep_folder(sweep_id) / "sweep.json") or {}
+        path = self.sweep_folder(sweep_id) / "sweep.json"
+        return checked_card(path, read_json(path) or {})
 
     def write_card(self, sweep_id: str, card: dict[str, object]) -> None:
         """Replace what is known of a sweep as a whole; its place among the sweeps stays."""
@@ -233,23 +235,12 @@ def new_sweep_id(name: str) -> str:
 
 
 def _result(folder: Path) -> TrialResult | None:
-    path = folder / RESULT_FILE
-    data = read_json(path)
-    if data is not None:
-        return result_from(data, path)
+    """Return how a trial ended; of a result that is spoilt, what its spool says."""
+    result = read_result(folder / RESULT_FILE)
+    if result is not None:
+        return result
     spool = folder / SPOOL_FILE
     return read_spool(spool).result if spool.exists() else None
-
-
-def result_from(data: dict[str, object], path: Path) -> TrialResult:
-    """Read a result back. Raises BadInputError that names its file where it holds none."""
-    try:
-        return TrialResult.from_data(data)
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        why = f"it holds no result of a trial ({type(error).__name__}: {error})"
-        mend = "Remove this file: the trial's spool is read then."
-        problem = Problem("result", path.name, why, mend)
-        raise BadInputError(str(path), [problem]) from error
 
 
 def _place(card: dict[str, object]) -> int:

@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from infra.engines import ENGINES
+from infra.redaction import Redactor, is_secret_name
 from infra.sglang.neutral import spelled
 from orchestrator.exporting import companion, recommendation, without_secrets
 from orchestrator.lookup import known_trial
 from orchestrator.refusals import bad_option
 from orchestrator.state import State
 from sweeps.axes import is_environment
-from sweeps.exporters import EXPORTERS, Launch
+from sweeps.exporters import EXPORTERS, Launch, Reading
 from sweeps.exporters.env_file import read_variables
-from sweeps.exporters.launches import UnreadableExportError, differences
+from sweeps.exporters.launches import UnreadableExportError, differences, edits
 from sweeps.exporters.sealed import changed_fields, launch_of, read_record, record
 from sweeps.exporters.sglang_yaml import typed
 from sweeps.hosts import HostSpec
@@ -24,6 +25,9 @@ from sweeps.values import Value
 from sweeps.workloads import FILE, Workload
 
 _EXPORT = "Give a file of `orchestrator export`."
+_MOST_BYTES = 1 << 22
+_MOST_CHARS = 300
+_MARK = "\ufeff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Subject:
     """Where files that it names may lie."""
     edits: tuple[str, ...] = ()
     """In what it is not as it was exported."""
+    notes: tuple[str, ...] = ()
+    """What of the file is not started here, and is no edit."""
 
     @property
     def host(self) -> HostSpec:
@@ -95,32 +101,74 @@ def subject_of(named: str, state: State, *, edited: bool) -> Subject:
 
 def _of_file(path: Path, *, edited: bool) -> Subject:
     try:
-        text = path.read_text()
+        text = _text(path)
         data = read_record(text)
-        found = _launch(path, text, str(data["format"]))
-    except (UnreadableExportError, UnicodeDecodeError, LookupError, TypeError) as error:
+        found = _reading(path, text, str(data["format"]))
+    except (UnreadableExportError, OSError, UnicodeDecodeError, LookupError) as error:
         raise _unreadable(path, str(error)) from error
     sealed = launch_of(data)
-    edits = (
-        *differences(sealed, found),
+    found, notes = _without_given_secrets(found, sealed)
+    gpus = data.get("host", {}).get("gpus")
+    changed = (
+        *edits(sealed, str(data["argv"][0]), gpus if type(gpus) is int else None, found),
         *(f"its data on `{name}` were changed" for name in changed_fields(data)),
     )
-    if edits and not edited:
+    redactor = Redactor.from_environment()
+    said = tuple(_printable(redactor.text(edit)) for edit in changed)
+    if said and not edited:
         mend = "Export it again, or add --edited to measure it as it stands."
-        problems = [Problem(str(path), edit, "it is not as it was exported", mend)
-                    for edit in edits]  # fmt: skip
+        problems = [Problem(str(path), edit, "it is not as it was exported", mend) for edit in said]
         raise BadInputError(str(path), problems)
-    return _usable(Subject(path.name, data, found, path.parent.absolute(), edits))
+    if found.unknown or found.beyond:
+        notes = (*notes, "the starts here leave out what is no option and no variable of it")
+    return _usable(Subject(path.name, data, found.launch, path.parent.absolute(), said, notes))
 
 
-def _launch(path: Path, text: str, form: str) -> Launch:
+def _text(path: Path) -> str:
+    """Return the text of a file with its line ends. Raises UnreadableExportError, OSError."""
+    if (size_bytes := path.stat().st_size) > _MOST_BYTES:
+        raise UnreadableExportError(f"it has {size_bytes} bytes, too many for an export")
+    text = path.read_bytes().decode()
+    if text.startswith(_MARK) and "\n" in text and not text.startswith(f"{_MARK}#!"):
+        return text.removeprefix(_MARK)
+    return text
+
+
+def _reading(path: Path, text: str, form: str) -> Reading:
     row = EXPORTERS[form]
     found = row.read(text)
     beside = companion(path)
     if row.write_beside is None or not beside.is_file():
         return found
-    rest = read_variables(beside.read_text())
-    return Launch((*found.options, *rest.options), rest.env)
+    rest = read_variables(_text(beside))
+    return replace(
+        rest,
+        launch=Launch((*found.launch.options, *rest.launch.options), rest.launch.env),
+        unknown={**found.unknown, **rest.unknown},
+        beyond=(*found.beyond, *rest.beyond),
+    )
+
+
+def _without_given_secrets(found: Reading, sealed: Launch) -> tuple[Reading, tuple[str, ...]]:
+    """Leave out the secrets that an export leaves out and that whoever used it gave.
+
+    They are no edits: the export asks for them. Of variables, a start here has those of its host.
+    """
+    options = [group for group in found.launch.grouped if is_secret_name(group[0])]
+    mine = {group[0] for group in sealed.grouped} | set(sealed.env)
+    given = [n for n in (*found.launch.env, *found.unknown) if is_secret_name(n)]
+    given = [name for name in (*given, *(group[0] for group in options)) if name not in mine]
+    kept = [w for g in found.launch.grouped if g[0] not in given for w in g]
+    env = {n: v for n, v in found.launch.env.items() if n not in given}
+    unknown = {n: how for n, how in found.unknown.items() if n not in given}
+    notes = tuple(f"{name} is secret, and is not taken from the file" for name in given)
+    return replace(found, launch=Launch(tuple(kept), env), unknown=unknown), notes
+
+
+def _printable(text: str) -> str:
+    """Return a text of a file without what a terminal would obey, and not at length."""
+    shown = "".join(char if char.isprintable() else "?" for char in text)
+    return shown if len(shown) <= _MOST_CHARS else f"{shown[:_MOST_CHARS]}..."
 
 
 def _usable(subject: Subject) -> Subject:
@@ -131,7 +179,8 @@ def _usable(subject: Subject) -> Subject:
 
 
 def _unreadable(path: Path, why: str) -> BadInputError:
-    return bad_option("FILE", str(path), f"it cannot be read back: {why}", _EXPORT)
+    shown = _printable(Redactor.from_environment().text(why))
+    return bad_option("FILE", str(path), f"it cannot be read back: {shown}", _EXPORT)
 
 
 def _value(label: str, group: tuple[str, ...]) -> Value:

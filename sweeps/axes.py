@@ -1,5 +1,6 @@
 """The axes of a space: what may vary, over which values, and under which conditions."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -35,8 +36,19 @@ class Choice:
             return "there is no value to choose from"
         if not all(v is None or isinstance(v, str | int | float | bool) for v in self.values):
             return "a value is no text, number, bool or None"
-        if len({(type(v), v) for v in self.values}) < len(self.values):
-            return "a value stands twice"
+        if not all(math.isfinite(v) for v in self.values if isinstance(v, float)):
+            return "a value is no finite number"
+        if any(isinstance(v, str) and "\0" in v for v in self.values):
+            return "a value holds a null character"
+        return self._twice()
+
+    def _twice(self) -> str:
+        """Say which value stands twice, empty if none does."""
+        values = list(self.values)
+        for at, value in enumerate(values):
+            for other in values[:at]:
+                if _are_one(other, value):
+                    return f"a value stands twice: {other!r} and {value!r} are one"
         return ""
 
     def as_data(self) -> dict[str, object]:
@@ -67,7 +79,7 @@ class IntRange:
 
     def fault(self) -> str:
         """Say what is wrong with the axis by itself; empty if nothing is."""
-        if not all(isinstance(n, int) for n in (self.low, self.high, self.step)):
+        if not all(type(n) is int for n in (self.low, self.high, self.step)):
             return "the ends of the range are no whole numbers"
         if self.low > self.high:
             return f"the range from {self.low} to {self.high} is empty"
@@ -108,8 +120,8 @@ class FloatRange:
 
     def fault(self) -> str:
         """Say what is wrong with the axis by itself; empty if nothing is."""
-        if not all(isinstance(n, int | float) for n in (self.low, self.high)):
-            return "the ends of the range are no numbers"
+        if not all(type(n) in (int, float) and math.isfinite(n) for n in (self.low, self.high)):
+            return "the ends of the range are no finite numbers"
         if self.low >= self.high:
             return f"the range from {self.low:g} to {self.high:g} is empty"
         if self.log and self.low <= 0:
@@ -126,6 +138,12 @@ class FloatRange:
 
 
 Axis = Choice | IntRange | FloatRange
+
+
+def _are_one(a: Value, b: Value) -> bool:
+    """Tell whether two values are one setting: equal, as 1 and 1.0, or the same word."""
+    words = [str(v) for v in (a, b) if v is not None and not isinstance(v, bool)]
+    return a == b or (len(words) == 2 and words[0] == words[1])
 
 
 def switch(name: str, when: When | None = None) -> Choice:

@@ -65,5 +65,6 @@ class HostSpec:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "HostSpec":
-        """Read back what `as_data` wrote."""
-        return cls(**{**data, "engine": EngineName(data["engine"])})
+        """Read back what `as_data` wrote, of an older version or a newer one too."""
+        known = {n: v for n, v in data.items() if n in cls.__dataclass_fields__}
+        return cls(**{**known, "engine": EngineName(data.get("engine", EngineName.AUTO))})

@@ -53,14 +53,18 @@ class PromptSet:
     """The hash of them all."""
     passed_over: int = 0
     """Entries of the source that repeat another or ask nothing."""
+    unsent: tuple[str, ...] = ()
+    """What entries hold beside their prompts: mostly keys, the most frequent first."""
 
     @classmethod
-    def of(cls, prompts: Iterable[Prompt], passed_over: int = 0) -> "PromptSet":
+    def of(
+        cls, prompts: Iterable[Prompt], passed_over: int = 0, unsent: tuple[str, ...] = ()
+    ) -> "PromptSet":
         """Keep the first of equal prompts, and count the others with what was passed over."""
         given = list(prompts)
         distinct = tuple(dict.fromkeys(given))
         passed_over += len(given) - len(distinct)
-        return cls(distinct, digest([prompt.key for prompt in distinct]), passed_over)
+        return cls(distinct, digest([p.key for p in distinct]), passed_over, unsent)
 
 
 def prompts_of(texts: Iterable[str]) -> list[Prompt]:

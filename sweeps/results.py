@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isfinite
+from typing import Any
 
 from sweeps.config import Config
 from sweeps.quality import Verdict
@@ -72,23 +73,20 @@ class Estimate:
         }  # fmt: skip
 
     @classmethod
-    def from_data(cls, data: Mapping[str, object]) -> "Estimate | None":
+    def from_data(cls, data: Mapping[str, Any]) -> "Estimate | None":
         """Read back what `as_data` wrote.
 
         None where the value is no finite number, as older versions could write: it is unknown.
-        An end of the interval that is none is left out.
+        An end of the interval that is none is left out. Raises ValueError, KeyError or TypeError
+        for anything else.
         """
         value = _finite(data["value"])
         if value is None:
             return None
-        return cls(
-            value,
-            _finite(data["low"]),
-            _finite(data["high"]),
-            _finite(data["duration_s"]) or 0.0,
-            str(data["method"]),
-            bool(data["provisional"]),
-        )
+        _require(isinstance(data["method"], str), "estimates")
+        ends = _finite(data["low"]), _finite(data["high"])
+        duration_s = _finite(data["duration_s"]) or 0.0
+        return cls(value, *ends, duration_s, data["method"], bool(data["provisional"]))
 
 
 def _finite(number: object) -> float | None:
@@ -188,32 +186,65 @@ class TrialResult:
         }  # fmt: skip
 
     @classmethod
-    def from_data(cls, data: dict[str, object]) -> "TrialResult":
+    def from_data(cls, data: Mapping[str, object]) -> "TrialResult":
         """Read back what `as_data` wrote.
 
         Numbers that are not finite, as older versions could write, are left out and noted.
-        Raises KeyError, TypeError or ValueError for what is no result.
+        Raises ValueError for what is no result.
         """
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        told = dict(data["estimates"])  # type: ignore[call-overload] # from as_data
-        read = {name: Estimate.from_data(e) for name, e in told.items()}
-        estimates = {name: e for name, e in read.items() if e is not None}
-        known["config"] = Config.of(data["config"])  # type: ignore[arg-type] # from as_data
-        known["outcome"] = Outcome(str(data["outcome"]))
-        known["phase"] = Phase(str(data["phase"]))
-        known["quality"] = Verdict(str(data.get("quality", Verdict.UNKNOWN)))
-        known["argv"] = tuple(data["argv"])  # type: ignore[arg-type] # from as_data
-        known["estimates"] = estimates
-        known["gpu_hours"] = _finite(data["gpu_hours"]) or 0.0
-        known["phase_s"] = _finite_items(data.get("phase_s"))
-        known["start_phase_s"] = _finite_items(data.get("start_phase_s"))
-        for name in ("bound", "log_accept_length"):
-            known[name] = _finite(data.get(name))
-        notes: tuple[str, ...] = tuple(data.get("notes", ()))  # type: ignore[arg-type] # from as_data
-        lost = sorted(told.keys() - estimates.keys())
-        known["notes"] = (*notes, *_without(lost)) if lost else notes
-        return cls(**known)  # type: ignore[arg-type] # written by as_data, field by field
+        try:
+            return _checked(cls(**_fields(cls, data)))
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _fields(cls: type[TrialResult], data: Mapping[str, object]) -> dict[str, Any]:
+    known: dict[str, Any] = {n: data[n] for n in cls.__dataclass_fields__ if n in data}
+    known["config"] = Config.of(dict(known["config"]))
+    known["outcome"] = Outcome(str(data["outcome"]))
+    known["phase"] = Phase(str(data["phase"]))
+    known["quality"] = Verdict(str(data.get("quality", Verdict.UNKNOWN)))
+    known["argv"] = tuple(known["argv"])
+    read = {name: Estimate.from_data(told) for name, told in known["estimates"].items()}
+    known["estimates"] = {name: e for name, e in read.items() if e is not None}
+    known["gpu_hours"] = _finite(data["gpu_hours"]) or 0.0
+    for name in ("phase_s", "start_phase_s"):
+        known[name] = _finite_items(data.get(name))
+    for name in ("bound", "log_accept_length"):
+        known[name] = _finite(data.get(name))
+    lost = sorted(read.keys() - known["estimates"].keys())
+    known["notes"] = (*known.get("notes", ()), *_without(lost))
+    return known
 
 
 def _without(lost: list[str]) -> tuple[str, ...]:
+    if not lost:
+        return ()
     return (f"its file holds no finite number for {', '.join(lost)}: left out as unknown",)
+
+
+_TEXTS = (
+    "trial", "sweep", "reason", "host", "engine_version", "started_at", "purpose", "why",
+    "quality_note", "signature", "fingerprint", "start_phase", "dirty",
+)  # fmt: skip
+
+
+def _checked(result: TrialResult) -> TrialResult:
+    """See that all fields are what their names say: a file may hold anything."""
+    for name in _TEXTS:
+        _require(isinstance(getattr(result, name), str), name)
+    _require(type(result.number) is int, "number")
+    _require(type(result.emulated) is bool, "emulated")
+    _require(result.retry_of is None or type(result.retry_of) is int, "retry_of")
+    _require(all(isinstance(word, str) for word in (*result.argv, *result.notes)), "argv")
+    _require(all(isinstance(value, str) for value in result.env.values()), "env")
+    values = result.config.values()
+    _require(all(v is None or isinstance(v, str | int | float) for v in values), "config")
+    for name in ("effective", "requested"):
+        _require(isinstance(getattr(result, name), dict), name)
+    return result
+
+
+def _require(holds: bool, name: str) -> None:
+    if not holds:
+        raise ValueError(f"`{name}` holds what it cannot hold")

@@ -15,6 +15,7 @@ from sweeps.peer_rules import PEER_RULES
 from sweeps.problems import Problem, nearest
 from sweeps.search.steps import Taste
 from sweeps.space import Rule, Space
+from sweeps.value_checks import value_problems
 from sweeps.values import Value, digest, show
 from sweeps.workloads import Workload
 
@@ -169,7 +170,11 @@ class Sweep:
 
     def problems(self) -> list[Problem]:
         """List everything that is wrong, apart from what only a host can tell."""
-        found = self.space.problems() + self.workload.problems() + self._limit_problems()
+        wrong = value_problems(self)
+        found = [*self.space.problems(), *self.workload.problems(), *self._choice_problems()]
+        if wrong:  # what rests on these values cannot be judged
+            return [*wrong, *found]
+        found += self._limit_problems()
         swept = {axis.name: axis for axis in self.axes}
         for name in self.fixed.keys() & swept.keys():
             mend = "Take it out of `fixed`, or out of `axes`."
@@ -184,10 +189,10 @@ class Sweep:
             mend = "Use letters, digits, - and _."
             found.append(Problem("name", self.name, "it names folders", mend))
         found += self.objective.problems(self.workload)
-        if self.budget.trials < 1:
-            why = "at least one trial is needed"
-            found.append(Problem("budget.trials", str(self.budget.trials), why, "Raise it."))
-        found += self._cost_problems()
+        return found + self._cost_problems()
+
+    def _choice_problems(self) -> list[Problem]:
+        found = []
         if self.sampler not in SAMPLERS:
             mend = nearest(self.sampler, SAMPLERS) or f"There are {', '.join(SAMPLERS)}."
             found.append(Problem("sampler", self.sampler, "no such sampler", mend))
@@ -202,7 +207,7 @@ class Sweep:
         """Refuse GPU-hours that cannot pay for the least that a claim needs."""
         hours = self.budget.gpu_hours
         gpus = max((host.gpus for host in self.hosts), default=0)
-        if hours is None or not gpus or not isinstance(hours, int | float):
+        if hours is None or not gpus:
             return []
         trial_s = LEAST_START_S + self.workload.measure_s
         needed = LEAST_TRIALS * gpus * trial_s / 3600

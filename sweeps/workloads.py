@@ -100,6 +100,14 @@ class Workload:
         """Return where users' own prompts lie; None for a built-in set."""
         return Path(self.prompts.removeprefix(FILE)) if self.prompts.startswith(FILE) else None
 
+    @property
+    def unsent(self) -> tuple[str, ...]:
+        """Return what a file's entries hold beside their prompts, by its keys; it is not sent.
+
+        Raises BadInputError where the prompts cannot be read.
+        """
+        return self._source().unsent
+
     def warm_up(self) -> list[Prompt]:
         """Return the prompts that only warm the server up."""
         return self._dealt("warm-up")

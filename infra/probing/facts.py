@@ -18,12 +18,16 @@ _OLDEST = "0.5.2"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A fact that could not be read."""
+    """A fact that could not be read, or what was said while it was."""
 
     fact: str
     why: str
+    is_warning: bool = False
+    """The fact was read all the same."""
 
     def __str__(self) -> str:
+        if self.is_warning:
+            return f"{self.fact}: {self.why}"
         return f"{self.fact} could not be read: {self.why}"
 
 

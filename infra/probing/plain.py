@@ -7,7 +7,7 @@ from pathlib import Path
 
 from infra.probing.facts import GpuFacts, HostFacts, Iommu, Note, Room, System
 from infra.probing.reading import ReadError
-from infra.probing.smi import PROGRAM, Smi, gpu_users
+from infra.probing.smi import GPU_USERS, GPUS, PROGRAM, Smi, Users, gpu_users, told_besides
 from sweeps.hosts import HostSpec
 
 Ask = Callable[[Sequence[str]], str]
@@ -49,11 +49,16 @@ def plain_facts(ask: Ask, spec: HostSpec, folder: str) -> HostFacts:
     smi = _RemoteSmi((PROGRAM,), {}, Path("/"), ask)
     gpus: tuple[GpuFacts, ...] = ()
     try:
-        gpus, driver = smi.gpus()
-        users = gpu_users(smi.users(), gpus, {})
-        facts = replace(facts, gpus=gpus, driver_version=driver, gpu_users=users)
+        devices, users = smi.gpus(), Users()
+        gpus = devices.gpus
+        facts = replace(facts, gpus=gpus, driver_version=devices.driver)
+        try:
+            users = smi.users()
+        finally:
+            notes += told_besides(devices, users)
+        facts = replace(facts, gpu_users=gpu_users(users.rows, gpus, {}))
     except (ReadError, ValueError) as error:
-        notes.append(Note("GPUs", str(error)))
+        notes.append(Note(GPU_USERS if gpus else GPUS, str(error)))
     if gpus:
         with suppress(ReadError, ValueError):
             facts = replace(facts, links=smi.links(), cuda_version=_cuda(smi))

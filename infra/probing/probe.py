@@ -11,12 +11,23 @@ from pathlib import Path
 from infra.engines import ENGINES, INHERITED, emulated_environment
 from infra.local_host import PORTS
 from infra.probing.cache import Validity, keep, read_software, stamps_of
-from infra.probing.facts import GpuFacts, HostFacts, NcclFile, Note, Room, Software, System
+from infra.probing.facts import HostFacts, NcclFile, Note, Room, Software, System
 from infra.probing.links import Links
 from infra.probing.nccl_files import read_nccl_files
 from infra.probing.neighbours import listeners, sweep_of, unpassed
 from infra.probing.reading import Readings
-from infra.probing.smi import PROGRAM, SMI_S, Smi, emulated_argv, gpu_users
+from infra.probing.smi import (
+    GPU_USERS,
+    GPUS,
+    PROGRAM,
+    SMI_S,
+    Devices,
+    Smi,
+    Users,
+    emulated_argv,
+    gpu_users,
+    told_besides,
+)
 from infra.probing.system import read_room, read_system
 from infra.sglang.flags import NEWEST
 from infra.sglang.probe import HELP_S, PROBE_S, read_flags, read_interpreter
@@ -28,7 +39,6 @@ FILES_S = 20.0
 
 _MORE_S = 5.0
 """So that a program's own deadline comes first, with its better reason."""
-_NO_GPUS: tuple[tuple[GpuFacts, ...], str] = ((), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,25 +147,26 @@ class _Probe:
         )
         if smi is None:
             if spec.gpus:
-                readings.notes.append(Note("GPUs", f"{PROGRAM} is not on the path"))
+                readings.notes.append(Note(GPUS, f"{PROGRAM} is not on the path"))
             return lambda: bare
-        gpus = readings.start("GPUs", smi.gpus, _NO_GPUS, within_s)
+        gpus = readings.start(GPUS, smi.gpus, Devices(), within_s)
         links = readings.start("links", smi.links, Links(), within_s)
-        apps = readings.start_many("GPU processes", smi.users, within_s)
+        apps = readings.start(GPU_USERS, smi.users, Users(), within_s)
         cuda: Callable[[], str] = str
         if not spec.emulated:
             cuda = readings.start("the CUDA version", smi.cuda_version, "", within_s)
 
         def collect() -> HostFacts:
-            found, driver = gpus()
-            rows = apps()
+            found, users = gpus(), apps()
+            readings.notes += told_besides(found, users)
+            rows = users.rows
             return replace(
                 bare,
-                gpus=found,
+                gpus=found.gpus,
                 links=links(),
-                driver_version=driver,
+                driver_version=found.driver,
                 cuda_version=cuda(),
-                gpu_users=gpu_users(rows, found, {row[0]: sweep_of(row[0]) for row in rows}),
+                gpu_users=gpu_users(rows, found.gpus, {row[0]: sweep_of(row[0]) for row in rows}),
             )
 
         return collect

@@ -14,11 +14,17 @@ from infra.probing.facts import Note
 
 _T = TypeVar("_T")
 _LAST_WORDS_S = 5.0
-_MAX_WORDS = 200
+_MOST_CHARS = 600
+_HEAD_CHARS = 200
 
 
 class ReadError(Exception):
     """A fact cannot be read; the text says why."""
+
+    def __init__(self, why: str, printed: str = "") -> None:
+        super().__init__(why)
+        self.printed = printed
+        """What a program that failed had printed: some of it may be good."""
 
 
 class Readings:
@@ -81,10 +87,24 @@ def ask(argv: Sequence[str], env: Mapping[str, str], deadline_s: float, cwd: Pat
     finally:
         _end(process)
     if process.returncode != 0:
-        words = (complained.strip() or printed.strip()).splitlines()
-        reason = f": {words[-1][:_MAX_WORDS]}" if words else ""
-        raise ReadError(f"{Path(argv[0]).name} ended with {process.returncode}{reason}")
+        words = message_of(complained, printed)
+        reason = f": {words}" if words else ""
+        why = f"{Path(argv[0]).name} ended with {process.returncode}{reason}"
+        raise ReadError(why, printed)
     return printed
+
+
+def message_of(*texts: str) -> str:
+    """Return all that a failing program said, as one line of printable characters.
+
+    Of what is long, the head and the end stay: a tool tells the cause first, a traceback last.
+    """
+    lines = [" ".join(line.split()) for text in texts for line in text.splitlines()]
+    said = "; ".join(line for line in dict.fromkeys(lines) if line)
+    shown = "".join(char if char.isprintable() else "?" for char in said)
+    if len(shown) <= _MOST_CHARS:
+        return shown
+    return f"{shown[:_HEAD_CHARS]} ... {shown[_HEAD_CHARS - _MOST_CHARS :]}"
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -1,6 +1,7 @@
 """What commands share: their common options, and how they end on bad input."""
 
 import json
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +14,22 @@ from orchestrator.exit_codes import BAD_INPUT, NOT_READY
 from sweeps.hosts import EngineName
 from sweeps.problems import BadInputError
 
+
+def finite(value: float | None) -> float | None:
+    """Refuse what is no finite number: `nan` is neither below nor above a limit."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is no finite number.")
+    return value
+
+
 SpaceFile = Annotated[Path, typer.Argument(help="A space file, such as search_spaces/ngram.py.")]
 StateDir = Annotated[Path, typer.Option(help="Where studies, results and logs are kept.")]
 Engine = Annotated[EngineName, typer.Option(help="Which program answers as SGLang.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Truth = Annotated[str | None, typer.Option(help="Which host is emulated.")]
-TimeScale = Annotated[float | None, typer.Option(min=0.001, help="Times faster than life.")]
+TimeScale = Annotated[
+    float | None, typer.Option(min=0.001, callback=finite, help="Times faster than life.")
+]
 Scenario = Annotated[Path | None, typer.Option(help="TOML: what goes wrong on an emulated host.")]
 TrackingUri = Annotated[
     str | None,

@@ -14,6 +14,7 @@ from orchestrator.cli.options import (
     TimeScale,
     Truth,
     bad_input_exits,
+    finite,
     print_json,
 )
 from orchestrator.exit_codes import NOT_READY
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 Starts = Annotated[int, typer.Option(min=1, help="Fresh starts of each side.")]
 Within = Annotated[
     float | None,
-    typer.Option(min=0.001, help="Percent that are no difference; the sweep's own if none."),
+    typer.Option(
+        min=0.001, callback=finite, help="Percent that are no difference; the sweep's own if none."
+    ),
 ]
 Edited = Annotated[bool, typer.Option("--edited", help="Measure a file as it was edited.")]
 OneDriver = Annotated[Driver, typer.Option(help="What moves the starts.")]

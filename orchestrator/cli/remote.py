@@ -10,7 +10,7 @@ import typer
 
 from orchestrator.choices import HostChoice
 from orchestrator.cli.hosts import DEFAULT_INVENTORY, Inventory, remote_exits
-from orchestrator.cli.options import DEFAULT_STATE, StateDir, print_json
+from orchestrator.cli.options import DEFAULT_STATE, StateDir, finite, print_json
 from orchestrator.exit_codes import NO_TRIAL, of_status
 from sweeps.hosts import EngineName
 
@@ -22,7 +22,11 @@ OnHost = Annotated[str | None, typer.Option("--host", help="On a host of the inv
 Detach = Annotated[bool, typer.Option("--detach", help="With --host: start it, follow nothing.")]
 Patience = Annotated[
     float | None,
-    typer.Option(min=0, help="Seconds to go on trying a host that is not heard; else for ever."),
+    typer.Option(
+        min=0,
+        callback=finite,
+        help="Seconds to go on trying a host that is not heard; else for ever.",
+    ),
 ]
 Send = Annotated[
     list[Path] | None, typer.Option(help="With --host: what else the space file reads.")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import AsJson, bad_input_exits, print_json
+from orchestrator.cli.options import AsJson, bad_input_exits, finite, print_json
 
 RECORDED = "A recording of a plain decode trial, or JSON lines of completions: ids or text."
 
@@ -19,7 +19,8 @@ def replay(  # noqa: PLR0913 - each is an option
     concurrency: Annotated[int, typer.Option(min=1, help="Streams at a time.")] = 1,
     version: Annotated[str, typer.Option(help="Of SGLang; the newest that is known if none.")] = "",
     plain_tok_s: Annotated[
-        float | None, typer.Option(min=0.001, help="Plain decode's tok/s: limits in ms.")
+        float | None,
+        typer.Option(min=0.001, callback=finite, help="Plain decode's tok/s: limits in ms."),
     ] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="The model's tokenizer.json.")] = None,
     corpus: Annotated[Path | None, typer.Option(help="An external corpus, as JSON lines.")] = None,

@@ -5,7 +5,14 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.hosts import DEFAULT_INVENTORY, Inventory
-from orchestrator.cli.options import DEFAULT_STATE, AsJson, StateDir, bad_input_exits, print_json
+from orchestrator.cli.options import (
+    DEFAULT_STATE,
+    AsJson,
+    StateDir,
+    bad_input_exits,
+    finite,
+    print_json,
+)
 from orchestrator.cli.remote import OnHost, attach, status_on, watch_on
 from orchestrator.exit_codes import of_status
 
@@ -19,7 +26,9 @@ def status(
     state_dir: StateDir = DEFAULT_STATE,
     follow: Annotated[bool, typer.Option(help="Renew it until the sweep ends.")] = False,
     as_json: AsJson = False,
-    period_s: Annotated[float, typer.Option("--period", min=0.1, help="Seconds of a look.")] = 1.0,
+    period_s: Annotated[
+        float, typer.Option("--period", min=0.1, callback=finite, help="Seconds of a look.")
+    ] = 1.0,
     host: OnHost = None,
     inventory: Inventory = DEFAULT_INVENTORY,
 ) -> None:

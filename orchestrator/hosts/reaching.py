@@ -16,7 +16,7 @@ from infra.ours import interpreter_on, ours_on
 from infra.probing.asking import Answer, ModelOnDisk, Question
 from infra.probing.facts import HostFacts
 from infra.probing.plain import plain_facts
-from infra.probing.reading import ReadError
+from infra.probing.reading import ReadError, message_of
 from infra.remote import DeadlineError, Remote, RemoteError
 from infra.ssh.remote import SshRemote
 from sweeps.problems import BadInputError, Problem
@@ -178,7 +178,8 @@ def _ask(remote: Remote, argv: Sequence[str]) -> str:
     except DeadlineError as error:
         raise ReadError(str(error)) from error
     if done.code != 0:
-        raise ReadError(f"{argv[0]}: {done.complaint}")
+        words = message_of(done.stderr.decode(errors="replace"), done.text)
+        raise ReadError(f"{argv[0]} ended with {done.code}: {words}", done.text)
     return done.text
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from orchestrator.files import read_json
+from orchestrator.files import read_result
 from orchestrator.state import RESULT_FILE
 from orchestrator.tracking import launch_files, run_content, ui_view
 from orchestrator.tracking.attachments import attachments
@@ -280,8 +280,8 @@ class MlflowStore:
 
 
 def _launch(folder: Path) -> dict[str, str]:
-    data = read_json(folder / RESULT_FILE)
-    return launch_files.launch_texts(TrialResult.from_data(data), folder) if data else {}
+    result = read_result(folder / RESULT_FILE)
+    return launch_files.launch_texts(result, folder) if result else {}
 
 
 def quoted_tag(name: str) -> str:

@@ -10,6 +10,7 @@ from sweeps.phrases import counted, with_interval
 from sweeps.ranking import Standing
 from sweeps.reporting.answer import Answer, StatedGain
 from sweeps.reporting.failures import Failure
+from sweeps.reporting.plain_text import plain_text
 from sweeps.reporting.story import Story
 from sweeps.values import Value
 
@@ -93,25 +94,25 @@ def _spread(name: str, told: Standing | StatedGain) -> Iterator[tuple[str, float
 
 
 def _note(story: Story, plain: Mapping[str, Value]) -> Iterator[str]:
-    yield f"**{story.headline}**"
+    yield f"**{plain_text(story.headline)}**"
     yield ""
     if story.gain_text:
-        yield f"- Gain: {story.gain_text}"
+        yield f"- Gain: {plain_text(story.gain_text)}"
     if story.answer is not None:
-        yield f"- Certainty: {story.answer.certainty}"
-    if story.answer is not None:
-        yield from (f"- {line}" for line in story.answer.sure)
+        yield f"- Certainty: {plain_text(story.answer.certainty)}"
+        yield from (f"- {plain_text(line)}" for line in story.answer.sure)
     for role, standing in (("Baseline", story.ranking.baseline), ("Best plain", story.plain)):
         if standing is not None:
             value = with_interval(standing, story.unit)
-            yield f"- {role}: {story.word}{value} ({label(standing.config, plain)})"
+            name = plain_text(label(standing.config, plain))
+            yield f"- {role}: {story.word}{plain_text(value)} ({name})"
     if story.ties_text:
-        yield f"- {story.ties_text}"
+        yield f"- {plain_text(story.ties_text)}"
     for ground in story.grounds:
-        yield f"- Measured on {ground}: {ground.trials} trials"
-    yield f"- Ended as {story.about.status}: {story.outcomes_text}"
+        yield f"- Measured on {plain_text(str(ground))}: {ground.trials} trials"
+    yield f"- {plain_text(f'Ended as {story.about.status}: {story.outcomes_text}')}"
     if story.about.trouble:
-        yield f"- {story.about.trouble}"
+        yield f"- {plain_text(story.about.trouble)}"
     yield from _loads(story, plain)
     yield from _listed("Closed for this host", [str(one) for one in story.closed])
     yield from _listed("Without effect", [str(one) for one in story.inert])
@@ -127,8 +128,9 @@ def _loads(story: Story, plain: Mapping[str, Value]) -> Iterator[str]:
     yield "| at a time | speculation over plain | fastest speculation |"
     yield "|---:|---:|---|"
     for load in story.loads:
-        name = label(load.speculative.config, plain) + load.remark
-        yield f"| {load.concurrency} | {story.word}{load.gain:.2f} x ({load.verdict}) | {name} |"
+        name = plain_text(label(load.speculative.config, plain) + load.remark)
+        gain = f"{story.word}{load.gain:.2f} x ({plain_text(load.verdict)})"
+        yield f"| {load.concurrency} | {gain} | {name} |"
     if story.crossing is not None:
         yield f"\nSpeculation stops paying at {story.crossing} at a time."
 
@@ -140,14 +142,16 @@ def _ledger(story: Story) -> Iterator[str]:
     yield f"\n### GPU-hours: {story.word}{book.total:.2f}\n"
     yield "| spent on | GPU-hours |"
     yield "|---|---:|"
-    yield from (f"| {name} | {hours:.2f} |" for name, hours in book.spent.items())
-    yield from (f"| saved by {name} (estimate) | {h:.2f} |" for name, h in book.saved.items())
+    yield from (f"| {plain_text(name)} | {hours:.2f} |" for name, hours in book.spent.items())
+    yield from (
+        f"| saved by {plain_text(name)} (estimate) | {h:.2f} |" for name, h in book.saved.items()
+    )
 
 
 def _listed(title: str, lines: list[str]) -> Iterator[str]:
     if lines:
         yield f"\n### {title}\n"
-        yield from (f"- {' '.join(line.split())}" for line in lines)
+        yield from (f"- {plain_text(line)}" for line in lines)
 
 
 def _failure(one: Failure) -> str:

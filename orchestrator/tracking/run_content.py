@@ -9,6 +9,7 @@ from orchestrator.tracking.review import SweepReview
 from orchestrator.tracking.seam import Sample, SweepCard, TrialCard
 from sweeps.config import Config
 from sweeps.naming import label, shown_values
+from sweeps.reporting.plain_text import plain_text
 from sweeps.results import Outcome, TrialResult
 from sweeps.values import Value, show
 
@@ -120,10 +121,12 @@ def result_text(result: TrialResult, objective: str) -> str:
 
 def result_note(result: TrialResult) -> str:
     """Say in Markdown what a person must know of a trial before its numbers."""
-    lines = [f"**{result.outcome.value}**" + (f": {result.reason}" if result.reason else "")]
+    lines = [
+        f"**{result.outcome.value}**" + (f": {plain_text(result.reason)}" if result.reason else "")
+    ]
     if result.quality_note:
-        lines.append(f"Text: {result.quality_note}")
-    lines += [f"- {note}" for note in result.notes]
+        lines.append(f"Text: {plain_text(result.quality_note)}")
+    lines += [f"- {plain_text(note)}" for note in result.notes]
     return "\n\n".join([*([EMULATED_NOTE] if result.emulated else []), *lines])
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from urllib.parse import urlsplit
 
 from infra.redaction import Redactor
@@ -12,8 +13,15 @@ OPTION = "--tracking-uri"
 IGNORED = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME")
 """Variables by which MLflow would take up a run or an experiment of another project."""
 
-_REMOTE = frozenset({"http", "https", "databricks"})
-_DATABASES = frozenset({"postgresql", "mysql", "mssql"})
+_DATABASES = frozenset({"sqlite", "postgresql", "mysql", "mssql"})
+_FILES_ONLY = frozenset({
+    "abfss", "dbfs", "ftp", "gs", "hdfs", "mlflow-artifacts", "r2", "s3", "sftp", "viewfs", "wasbs",
+})  # fmt: skip
+"""Where MLflow keeps files, and no runs (mlflow.store.artifact.artifact_repository_registry)."""
+_PLUGINS = "mlflow.tracking_store"
+"""The group of entry points by which a plugin serves a scheme, such as `arn` or `azureml`."""
+_WORDS = ("databricks", "databricks-uc", "uc")
+"""Addresses of one word, as MLflow takes them."""
 _MEND = (
     "Leave it out for a SQLite file in the state folder, or give `sqlite:////absolute/path.db`"
     " or the `http://` address of an MLflow server."
@@ -66,8 +74,9 @@ def ignored_words(environ: Mapping[str, str] | None = None) -> str:
 
 
 def is_remote(uri: str) -> bool:
-    """Tell whether a server decides where files go."""
-    return urlsplit(uri).scheme in _REMOTE
+    """Tell whether a server decides where files go; what a plugin serves counts as one."""
+    scheme = _scheme(uri)
+    return scheme not in ("", "file") and scheme.split("+")[0] not in _DATABASES
 
 
 def shown_uri(uri: str) -> str:
@@ -76,12 +85,17 @@ def shown_uri(uri: str) -> str:
 
 
 def _why_not(uri: str) -> str:
-    scheme = urlsplit(uri).scheme
-    if uri == "databricks" or scheme in _REMOTE or scheme.split("+")[0] in _DATABASES:
-        return ""
+    """Say what is surely wrong with an address; all else is MLflow's to judge, by asking it."""
+    scheme = _scheme(uri)
     if scheme == "sqlite":
         absolute = uri.startswith("sqlite:////")
         return "" if absolute else "its path is not absolute, so it names a file by chance"
     if scheme in ("", "file"):
         return "it names a folder, which MLflow no longer takes as a store"
-    return f"MLflow knows no {scheme} stores"
+    if scheme in _FILES_ONLY and not entry_points(group=_PLUGINS, name=scheme):
+        return f"MLflow keeps files at {scheme} addresses, and no runs"
+    return ""
+
+
+def _scheme(uri: str) -> str:
+    return uri if uri in _WORDS else urlsplit(uri).scheme

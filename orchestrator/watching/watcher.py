@@ -11,9 +11,9 @@ from typing import Any
 from infra.local_host import tail
 from orchestrator.clocks import clock_scales
 from orchestrator.events import Tally
-from orchestrator.files import read_json
+from orchestrator.files import read_result
 from orchestrator.goals import answer_in, goal_of
-from orchestrator.state import RESULT_FILE, SPOOL_FILE, State, result_from
+from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
 from orchestrator.tallying import tally_of
 from orchestrator.watching.driver_life import is_held
 from orchestrator.watching.spool_tail import SpoolTail
@@ -126,9 +126,9 @@ class Watcher:
             if stamp is None:
                 self._tails.setdefault(folder, SpoolTail(folder / SPOOL_FILE)).look()
             elif folder not in self._results or self._results[folder][0] != stamp:
-                if (data := read_json(path)) is None:
+                if (result := read_result(path)) is None:
                     continue
-                self._results[folder] = (stamp, result_from(data, path))
+                self._results[folder] = (stamp, result)
                 self._tails.pop(folder, None)
                 is_new = True
         return is_new
@@ -218,12 +218,8 @@ def _age_s(card: Mapping[str, Any]) -> float:
 
 def _scales(card: Mapping[str, Any]) -> dict[str, float]:
     """Return how fast the clock of each host runs; a simulated one has no share in our time."""
-    if card.get("driver") == "simulated":
-        return {}
-    return {
-        str(host["name"]): float(host["time_scale"]) if host["engine"] == "emulated" else 1.0
-        for host in card.get("hosts", [])
-    }
+    scales = clock_scales(card)
+    return {name: scale for name, scale in scales.items() if scale is not None}
 
 
 def changes(watcher: Watcher, period_s: float) -> Iterator[SweepStatus]:

@@ -12,8 +12,9 @@ from sweeps.exporters import (
     shell,
     systemd_unit,
 )
-from sweeps.exporters.launches import Launch
+from sweeps.exporters.launches import Launch, Reading
 from sweeps.exporters.recommendation import Recommendation
+from sweeps.problems import BadInputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,8 @@ class Format:
     """How a recommendation is written, and how what a file starts is read back from its text."""
 
     write: Callable[[Recommendation], str]
-    read: Callable[[str], Launch]
-    """Raises UnreadableExportError. It reads what is written, and not all that may be."""
+    read: Callable[[str], Reading]
+    """Raises UnreadableExportError. It reads as the program does that the file is for."""
     write_beside: Callable[[Recommendation], str] | None = None
     """Writes what the format cannot hold, for a file beside it; empty if that is nothing."""
     executable: bool = False
@@ -39,4 +40,16 @@ EXPORTERS: dict[str, Format] = {
 }
 """Format name to what writes and reads it."""
 
-__all__ = ["EXPORTERS", "Format", "Launch", "Recommendation"]
+
+def written(what: Recommendation, form: str) -> tuple[str, str]:
+    """Write a recommendation in a format; return its text, and that of the file beside it.
+
+    Raises: BadInputError, where anything in it could become a command or a line of its own.
+    """
+    if problems := list(what.problems()):
+        raise BadInputError(f"trial {ascii(what.trial.trial)[1:-1]}", problems)
+    row = EXPORTERS[form]
+    return row.write(what), row.write_beside(what) if row.write_beside else ""
+
+
+__all__ = ["EXPORTERS", "Format", "Launch", "Reading", "Recommendation", "written"]

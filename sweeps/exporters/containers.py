@@ -1,17 +1,18 @@
 """What the formats for containers have in common."""
 
 from sweeps.exporters.launches import MODULE, PORT
-from sweeps.exporters.recommendation import Recommendation
+from sweeps.exporters.recommendation import Recommendation, one_line
 
 SHARED_MEMORY = "/dev/shm"
 PROBE_EVERY_S = 10
+PYTHON = "python3"
 HEALTH = "/health"
 """For which SGLang generates a token."""
 
 
 def command(what: Recommendation) -> list[str]:
     """Return the words that start the server in a container, open to its network."""
-    return ["python3", "-m", MODULE, *what.options, "--host", "0.0.0.0", "--port", str(PORT)]
+    return [PYTHON, "-m", MODULE, *what.options, "--host", "0.0.0.0", "--port", str(PORT)]
 
 
 def facts(what: Recommendation) -> dict[str, str]:
@@ -37,7 +38,7 @@ def remarks(what: Recommendation) -> list[str]:
         lines.append(
             f"# {', '.join(places)}: folders of the measured host, maybe not of the image."
         )
-    return lines
+    return [one_line(line) for line in lines]
 
 
 def doubled(text: str) -> str:

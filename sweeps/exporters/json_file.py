@@ -2,7 +2,7 @@
 
 import json
 
-from sweeps.exporters.launches import Launch
+from sweeps.exporters.launches import Reading
 from sweeps.exporters.recommendation import Recommendation
 from sweeps.exporters.sealed import launch_of, read_record, record
 
@@ -12,6 +12,6 @@ def write(what: Recommendation) -> str:
     return json.dumps(record(what, "json"), indent=2) + "\n"
 
 
-def read(text: str) -> Launch:
+def read(text: str) -> Reading:
     """Read what the file starts. Raises UnreadableExportError."""
-    return launch_of(read_record(text))
+    return Reading(launch_of(read_record(text)))

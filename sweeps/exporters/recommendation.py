@@ -1,14 +1,16 @@
 """What is recommended for production, and on which evidence."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sweeps.axes import is_environment
 from sweeps.effects import mismatches, server_choices
-from sweeps.exporters.launches import MODULE, OF_THE_PLACE, Launch, without
+from sweeps.exporters.launches import MODULE, OF_THE_PLACE, Launch, unprintable, without
 from sweeps.naming import short
 from sweeps.phrases import sentence
+from sweeps.problems import Problem
 from sweeps.ranking import Standing
 from sweeps.reporting.answer import Answer, StatedGain
 from sweeps.results import TrialResult
@@ -20,6 +22,9 @@ _TOLD_VARIABLES = ("NCCL_",)
 """Of the variables that a server sets itself, those that may decide its speed."""
 _EMULATED_PROGRAM = "infra.emulated"
 _LEAST_START_S = 600.0
+_MOST = 1e9
+_PROGRAM = re.compile(r"/[^\x00-\x1f\x7f-\x9f]*|[A-Za-z][\w.+-]*", re.ASCII)
+_VERSION = re.compile(r"[0-9A-Za-z][\w.+-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,16 @@ class Origin:
         """Return the most requests at a time that were measured; 0: not on record."""
         work = self.workload
         return max([work["concurrency"], *work["concurrencies"]]) if work else 0
+
+    def problems(self) -> Iterator[Problem]:
+        """List what is no number that a file can hold."""
+        given = {"host.gpus": self.host.get("gpus", 8),
+                 "budget.start_s": self.budget.get("start_s", _LEAST_START_S),
+                 "budget.stop_grace_s": self.budget.get("stop_grace_s", 20.0)}  # fmt: skip
+        for name, value in given.items():
+            if type(value) not in (int, float) or not 0 <= value < _MOST:
+                why = "that is no such number"
+                yield Problem(name, ascii(value), why, "Measure it again.")
 
     def as_data(self) -> dict[str, Any]:
         """Return plain data, for JSON."""
@@ -181,6 +196,22 @@ class Recommendation:
         word = "EMULATED: " if self.trial.emulated else ""
         return f"{word}{self.metric} {self.best.value:.1f} {self.unit}{interval}{gain}"
 
+    def problems(self) -> Iterator[Problem]:
+        """List what must not reach a file: a result is a file too, and may say anything."""
+        yield from self.launch.problems()
+        program = self.program
+        if len(program) != 3 or program[1:] != ("-m", MODULE) or not _PROGRAM.fullmatch(program[0]):
+            why = f"only INTERPRETER -m {MODULE} is exported"
+            yield Problem("argv", ascii(program), why, "Measure a trial of SGLang.")
+        trial = self.trial
+        for name in ("engine_version", "sweep", "trial", "fingerprint", "host", "started_at"):
+            yield from unprintable(name, str(getattr(trial, name)))
+        if not _VERSION.fullmatch(trial.engine_version):
+            why = "that is no version of SGLang"
+            yield Problem("engine_version", ascii(trial.engine_version), why, "Measure it again.")
+        yield from unprintable("image", self.image)
+        yield from self.origin.problems()
+
     def baseline_data(self) -> dict[str, Any] | None:
         """Return the best plain decode as plain data."""
         if self.plain is None:
@@ -210,8 +241,7 @@ class Recommendation:
         if self.chosen:
             lines.append("Chosen by that server itself, and not given below:")
         lines += [f"  {name}={show(value)}" for name, value in sorted(self.chosen.items())]
-        return [" ".join(line.split()) if line[:1] != " " else "  " + " ".join(line.split())
-                for line in lines]  # fmt: skip
+        return [one_line(line) for line in lines]
 
     def _assurance(self) -> Iterator[str]:
         """Say how sure the sweep is, with its own figures."""
@@ -226,6 +256,13 @@ class Recommendation:
         if not first:
             return ""
         return f"; {first} to {last} take the same options" if first != last else ""
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line of printable characters, indented if it was."""
+    kept = " ".join(text.split())
+    shown = "".join(char if char.isprintable() else "?" for char in kept)
+    return f"  {shown}" if text[:1] == " " else shown
 
 
 def comments(what: Recommendation) -> list[str]:

@@ -11,6 +11,11 @@ from sweeps.values import digest
 EXPORT = 1
 """Of the data; what was written under another one is not read."""
 
+_KINDS: dict[str, type[Any]] = {
+    "argv": list, "env": dict, "seal": dict, "format": str, "host": dict, "workload": dict,
+    "budget": dict, "settings": dict, "config": dict, "engine_version": str, "fingerprint": str,
+    "metric": str, "sweep": str, "trial": str, "emulated": bool, "confirmed": bool,
+}  # fmt: skip
 _BEGIN = "# --- measured, as data: read by `orchestrator verify`, sealed by a hash ---"
 _END = "# --- end of data ---"
 _MARGIN = "#  "
@@ -89,12 +94,16 @@ def read_record(text: str) -> dict[str, Any]:
     """Read the sealed data of any format. Raises UnreadableExportError."""
     try:
         data = json.loads(text if text.lstrip().startswith("{") else _uncommented(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnreadableExportError(f"its data are damaged: {error}") from error
     if not isinstance(data, dict) or not {"argv", "env", "seal", "format"} <= data.keys():
         raise UnreadableExportError("it holds no data of an export")
-    if not isinstance(data["seal"], dict):
-        raise UnreadableExportError("its seal is damaged")
+    for name, kind in _KINDS.items():
+        if not isinstance(data.get(name, kind()), kind):
+            raise UnreadableExportError(f"its data on `{name}` are damaged")
+    words = (*data["argv"], *data["env"].values())
+    if len(data["argv"]) < 3 or not all(isinstance(word, str) for word in words):
+        raise UnreadableExportError("its data on the command are damaged")
     if data.get("export") != EXPORT:
         raise UnreadableExportError("another version of this program wrote it: export it again")
     return data

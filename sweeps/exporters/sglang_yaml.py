@@ -4,12 +4,15 @@ SGLang makes `--key value` of each entry, so keys are written as options are. Wh
 variables and some flags, goes to a second file.
 """
 
+import json
 from typing import Any
 
+from sweeps.exporters.containers import PYTHON
 from sweeps.exporters.env_file import ARGUMENTS, variables
-from sweeps.exporters.launches import OF_THE_PLACE, Launch, UnreadableExportError, without
+from sweeps.exporters.launches import MODULE, Launch, Reading, UnreadableExportError
 from sweeps.exporters.recommendation import Recommendation, comments
 from sweeps.exporters.sealed import as_comments, record
+from sweeps.exporters.server_command import read_command
 
 NOT_TAKEN = frozenset({
     "--dcp-replicate-q-proj", "--disable-cuda-graph", "--dllm-fdfo",
@@ -48,18 +51,18 @@ def left_out(launch: Launch) -> Launch:
     return Launch(tuple(words), launch.env)
 
 
-def read(text: str) -> Launch:
+def read(text: str) -> Reading:
     """Read the options that stand in the file. Raises UnreadableExportError."""
     import yaml
 
     try:
         held = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UnreadableExportError(f"it is no YAML: {error}") from error
     if not isinstance(held, dict):
         raise UnreadableExportError("it holds no options")
     words = [word for key, value in held.items() for word in _words(f"--{key}", value)]
-    return Launch(without(tuple(words), *OF_THE_PLACE))
+    return read_command([PYTHON, "-m", MODULE, *words], {})
 
 
 def _use(what: Recommendation) -> list[str]:
@@ -102,7 +105,10 @@ def typed(word: str) -> str | int | float:
 
 
 def _words(option: str, value: Any) -> list[str]:
+    """Make words of an entry as SGLang does."""
     if isinstance(value, bool):
         return [option] if value else []
+    if isinstance(value, dict):
+        return [option, json.dumps(value, default=str)]
     values = value if isinstance(value, list) else [value]
-    return [option, *map(str, values)]
+    return [option, *map(str, values)] if values else []

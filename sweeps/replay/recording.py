@@ -8,12 +8,14 @@ import hashlib
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
+from sweeps.json_lines import BadEntryError, parse
 from sweeps.problems import BadInputError, Problem
 from sweeps.replay.streams import Stream
 
@@ -22,7 +24,13 @@ SUFFIX = ".recording"
 PROMPT_TOKENS = 64
 """Of each prompt the last ones are kept: a drafter sees no more of it than its depth."""
 
+MOST_TOKENS = 1 << 26
+"""Of a recording, 256 MiB: a sweep records some 100 thousand. Few bytes may unpack to many more."""
+MOST_BYTES = 1 << 28
+
 _HEAD_KEY_CHARS = 16
+_ID_BYTES = 4
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +83,15 @@ class Recording:
 def read_recording(path: Path) -> Recording:
     """Read a file that `Recording.as_bytes` filled. Raises BadInputError."""
     try:
+        if not path.is_file():
+            why = "it is no file" if path.exists() else "No such file"
+            raise _bad(path, why, "Check the path.")
+        if path.stat().st_size > MOST_BYTES:
+            raise _bad(path, f"it has more than {MOST_BYTES} bytes", "Record it anew.")
         return _parsed(path.read_bytes())
     except OSError as error:
         raise _bad(path, error.strerror or str(error), "Name a file that can be read.") from error
-    except (ValueError, KeyError, TypeError, zlib.error) as error:
+    except (ValueError, KeyError, TypeError, BadEntryError, zlib.error) as error:
         why = "it is no recording, or was cut off"
         raise _bad(path, why, "Record it anew: a plain decode trial does.") from error
 
@@ -90,15 +103,44 @@ def is_recording(path: Path) -> bool:
 
 def _parsed(data: bytes) -> Recording:
     line, _, packed = data.partition(b"\n")
-    head = json.loads(line)
-    if head.pop("format") != FORMAT:
+    head = parse(line)
+    if not isinstance(head, dict) or head.pop("format") != FORMAT:
         raise ValueError("another format")
-    lengths, parts = head.pop("lengths"), head.pop("parts")
-    ids = np.frombuffer(zlib.decompress(packed), dtype="<i4").tolist()
-    if sum(lengths) != len(ids) or len(lengths) != 2 * len(parts):
-        raise ValueError("lengths and ids differ")
+    lengths, parts = _list_of(int, head.pop("lengths")), _list_of(str, head.pop("parts"))
+    ids = _unpacked(packed, sum(lengths))
+    if min(lengths, default=0) < 0 or len(lengths) != 2 * len(parts):
+        raise ValueError("lengths and parts differ")
     cut = [ids[a:b] for a, b in pairwise([0, *accumulate(lengths)])]
-    return Recording(Circumstances(**head), _streams(cut, parts))
+    return Recording(_circumstances(head), _streams(cut, parts))
+
+
+def _unpacked(packed: bytes, count: int) -> list[int]:
+    """Return just so many ids, whatever the bytes unpack to. Raises ValueError."""
+    if not 0 <= count <= MOST_TOKENS:
+        raise ValueError(f"{count} tokens")
+    packer = zlib.decompressobj()
+    raw = packer.decompress(packed, _ID_BYTES * count + 1)
+    if len(raw) != _ID_BYTES * count or not packer.eof:
+        raise ValueError("lengths and ids differ")
+    ids: list[int] = np.frombuffer(raw, dtype="<i4").tolist()
+    return ids
+
+
+def _list_of(kind: type[_T], given: object) -> list[_T]:
+    if not isinstance(given, list) or not all(isinstance(item, kind) for item in given):
+        raise ValueError(f"no list of {kind.__name__}")
+    return given
+
+
+def _circumstances(given: dict[str, object]) -> Circumstances:
+    """Check what a file tells: it is compared with what a sweep knows. Raises ValueError."""
+    here = Circumstances(**given)  # type: ignore[arg-type] # checked below
+    for each in fields(here):
+        value = getattr(here, each.name)
+        kind = type(each.default) if each.default is not MISSING else str
+        if not isinstance(value, (float, int) if kind is float else kind):
+            raise ValueError(f"{each.name} is {value!r}")
+    return here
 
 
 def _streams(cut: Sequence[list[int]], parts: Sequence[str]) -> tuple[Stream, ...]:

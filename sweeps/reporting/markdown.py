@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sweeps.naming import short
 from sweeps.phrases import figure, listed, with_interval
+from sweeps.reporting.plain_text import plain_text
 from sweeps.reporting.promises import Promise, lines, promises_of
 from sweeps.reporting.story import Story
 
@@ -24,7 +25,7 @@ def markdown(
 
 def _head(story: Story) -> Iterator[str]:
     about = story.about
-    yield f"# {story.word}Sweep {about.sweep}"
+    yield f"# {story.word}Sweep {plain_text(about.sweep)}"
     yield ""
     if story.emulated:
         yield (
@@ -32,7 +33,7 @@ def _head(story: Story) -> Iterator[str]:
             " model and say nothing about a real host."
         )
         yield ""
-    yield f"**{story.headline}**"
+    yield f"**{plain_text(story.headline)}**"
     yield ""
     yield from _bullets(answer_lines(story))
 
@@ -102,7 +103,7 @@ def _rest(story: Story) -> Iterator[str]:
     if book.total:
         parts = ", ".join(f"{name} {figure(hours)}" for name, hours in book.spent.items())
         yield from _section("GPU-hours")
-        yield f"{story.word}{figure(book.total)} GPU-hours: {parts}."
+        yield plain_text(f"{story.word}{figure(book.total)} GPU-hours: {parts}.")
     if story.failures:
         yield from _section("Failures")
         yield from _table(
@@ -127,18 +128,17 @@ def _section(title: str) -> Iterator[str]:
 
 
 def _bullets(lines: Sequence[str]) -> Iterator[str]:
-    return (f"- {line}" for line in lines)
+    return (f"- {plain_text(line)}" for line in lines)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield _row(head)
+    yield _row([plain_text(cell) for cell in head])
     yield _row(["---"] * len(head))
-    yield from map(_row, rows)
+    yield from (_row([plain_text(cell) for cell in row]) for row in rows)
 
 
 def _row(cells: Sequence[str]) -> str:
-    escaped = (" ".join(cell.split()).replace("|", "\\|") for cell in cells)
-    return f"| {' | '.join(escaped)} |"
+    return f"| {' | '.join(cells)} |"
 
 
 def _numbers(trials: Sequence[str]) -> str:

@@ -1,10 +1,14 @@
 """The report of a sweep as one HTML page that needs nothing else: no network, no other file."""
 
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
+
+from markupsafe import Markup
 
 from sweeps.reporting import (
     axes,
@@ -27,6 +31,10 @@ from sweeps.reporting.trial_table import head_of, rows_of
 if TYPE_CHECKING:
     from jinja2 import Template
 
+_PRINTED = (
+    '@media print{@page{@top-right{content:"EMULATED";font:bold 9pt sans-serif;color:#8a3b00}}}'
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Beside:
@@ -47,6 +55,8 @@ class Beside:
 
 def page(story: Story, beside: Beside) -> str:
     """Write the page: answer first, then why."""
+    style = _asset("report.css") + (Markup(_PRINTED) if story.emulated else "")
+    script = _asset("report.js")
     return _template().render(
         story=story,
         about=story.about,
@@ -57,8 +67,21 @@ def page(story: Story, beside: Beside) -> str:
         head=head_of(story),
         trials=rows_of(story, beside.spools),
         made_at=beside.made_at,
-        style=_asset("report.css"),
-        script=_asset("report.js"),
+        style=style,
+        script=script,
+        policy=_policy(style, script),
+    )
+
+
+def _policy(style: str, script: str) -> str:
+    """Allow the page its own style and its own script alone: no text of a sweep can become one."""
+    style_hash, script_hash = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (style, script)
+    )
+    return (
+        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}';"
+        " img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
@@ -90,5 +113,5 @@ def _template() -> "Template":
     return environment.from_string(_asset("report.html"))
 
 
-def _asset(name: str) -> str:
-    return files("sweeps.reporting").joinpath("assets", name).read_text(encoding="utf-8")
+def _asset(name: str) -> Markup:
+    return Markup(files("sweeps.reporting").joinpath("assets", name).read_text(encoding="utf-8"))

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from sweeps.config import Config
 from sweeps.phrases import figure
 from sweeps.results import TrialResult
@@ -48,7 +50,7 @@ class Key:
 class Chart:
     """A picture as SVG."""
 
-    svg: str
+    svg: Markup
     legend: tuple[Key, ...] = ()
     note: str = ""
 

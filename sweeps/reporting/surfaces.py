@@ -1,7 +1,8 @@
 """The objective over two axes of an algorithm: the best trial in each cell."""
 
 from collections.abc import Sequence
-from html import escape
+
+from markupsafe import Markup
 
 from sweeps.naming import abbreviated, short
 from sweeps.phrases import figure
@@ -95,26 +96,26 @@ def _chart(
     return Chart(svg, (), note)
 
 
-def _empty(x: float, y: float, wide: float) -> str:
+def _empty(x: float, y: float, wide: float) -> Markup:
     return el("rect", x=x + 1, y=y + 1, width=wide - 2, height=_CELL - 2, css="empty")
 
 
 def _filled(
     story: Story, x: float, y: float, wide: float, value: float, result: TrialResult,
     low: float, high: float,
-) -> str:  # fmt: skip
+) -> Markup:  # fmt: skip
     share = (value - low) / (high - low) if high > low else 1.0
     share = share if story.about.goal.higher_is_better else 1 - share
     red, green, blue = _colour(share)
-    ink = "#fff" if 0.299 * red + 0.587 * green + 0.114 * blue < 130 else "#111"
+    ink = "light" if 0.299 * red + 0.587 * green + 0.114 * blue < 130 else "dark"
     sign = "≤ " if result.outcome is Outcome.STOPPED else ""
     words = f"{sign}{figure(value)}"
     tip = f"trial {result.number}, {short(result.config)}: {words} {story.unit}"
     box = el("rect", x=x + 1, y=y + 1, width=wide - 2, height=float(_CELL - 2),
              fill=f"rgb({red},{green},{blue})")  # fmt: skip
-    written = el("text", escape(words), x=x + wide / 2, y=y + _CELL / 2 + 4,
-                 style=f"fill:{ink}", text_anchor="middle", css="incell")  # fmt: skip
-    told = box + (written if wide > 38 else "") + el("title", escape(tip))
+    written = el("text", words, x=x + wide / 2, y=y + _CELL / 2 + 4,
+                 text_anchor="middle", css=f"incell {ink}")  # fmt: skip
+    told = box + (written if wide > 38 else Markup("")) + el("title", tip)
     return el("g", told, css="m", data_t=result.number, data_v=result.config.variant)
 
 

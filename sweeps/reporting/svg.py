@@ -1,10 +1,14 @@
-"""Small charts as SVG text. Colours are classes of the page, so that light, dark and print differ
-in the style sheet alone; every mark tells itself in a title, and leads to the row of its trial."""
+"""Small charts as SVG. What is text is escaped here, and what is markup has that type.
+
+Colours are classes of the page, so that light, dark and print differ in the style sheet alone;
+every mark tells itself in a title, and leads to the row of its trial.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from html import escape
+
+from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 760, 400
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 28, 52
@@ -16,25 +20,36 @@ Ends = tuple[float | None, float | None]
 """Of an interval; None where it has none."""
 
 
-def el(name: str, content: str = "", **attributes: object) -> str:
-    """Write an element; `_` in names of attributes stands for `-`, `css` for `class`."""
-    told = "".join(
-        f' {"class" if key == "css" else key.replace("_", "-")}="{_attribute(value)}"'
+def el(name: str, content: str | Markup = "", **attributes: object) -> Markup:
+    """Write an element; `_` in names of attributes stands for `-`, `css` for `class`.
+
+    Content is text, and escaped, unless it has the type of markup.
+    """
+    told = joined(
+        Markup(' {}="{}"').format(
+            "class" if key == "css" else key.replace("_", "-"), _attribute(value)
+        )
         for key, value in attributes.items()
         if value is not None
     )
-    return f"<{name}{told}>{content}</{name}>" if content else f"<{name}{told}/>"
+    tag = Markup(name)  # names of elements stand in this program alone
+    if not content:
+        return Markup("<{}{}/>").format(tag, told)
+    return Markup("<{0}{1}>{2}</{0}>").format(tag, told, escape(content))
+
+
+def joined(parts: Iterable[str | Markup]) -> Markup:
+    """Put parts together; what is no markup is escaped."""
+    return Markup("").join(parts)
 
 
 def _attribute(value: object) -> str:
-    return (
-        f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else escape(str(value))
-    )
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
-def label(x: float, y: float, words: str, css: str = "", anchor: str = "start") -> str:
+def label(x: float, y: float, words: str, css: str = "", anchor: str = "start") -> Markup:
     """Write words at a place."""
-    return el("text", escape(words), x=x, y=y, css=css or None, text_anchor=anchor)
+    return el("text", words, x=x, y=y, css=css or None, text_anchor=anchor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +126,15 @@ class Mark:
         return {"data_t": self.trial, "data_v": self.variant or None}
 
 
-def drawn(mark: Mark, x: float, y: float) -> str:
+def drawn(mark: Mark, x: float, y: float) -> Markup:
     """Draw a mark at a place."""
     return el(
-        "g", _shape(mark, x, y) + el("title", escape(mark.tip)), css=f"m {mark.css}",
+        "g", _shape(mark, x, y) + el("title", mark.tip), css=f"m {mark.css}",
         **mark.attributes(),
     )  # fmt: skip
 
 
-def _shape(mark: Mark, x: float, y: float) -> str:
+def _shape(mark: Mark, x: float, y: float) -> Markup:
     r = mark.size
     d = 1.5 * r
     match mark.shape:
@@ -144,7 +159,7 @@ class Plot:
     y: Scale
     width: float = WIDTH
     height: float = HEIGHT
-    parts: list[str] = field(default_factory=list)
+    parts: list[Markup] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -170,7 +185,7 @@ class Plot:
         self.parts.append(label((left + right) / 2, self.height - 10, x_label, "name", "middle"))
         turned = f"rotate(-90 16 {(top + bottom) / 2:.0f})"
         self.parts.append(
-            el("text", escape(y_label), x=16, y=(top + bottom) / 2, css="name",
+            el("text", y_label, x=16, y=(top + bottom) / 2, css="name",
                text_anchor="middle", transform=turned)
         )  # fmt: skip
 
@@ -208,13 +223,13 @@ class Plot:
         """Write words at a place of the page."""
         self.parts.append(label(x, y, words, css, anchor))
 
-    def svg(self, key: str, title: str, desc: str, *, emulated: bool) -> str:
+    def svg(self, key: str, title: str, desc: str, *, emulated: bool) -> Markup:
         """Close the chart: who cannot see it hears the title and the description."""
         if emulated:
             at = (self.x.end, self.y.end - 10)
             self.parts.append(label(*at, "EMULATED", "stamp", "end"))
-        head = el("title", escape(title), id=f"{key}-t") + el("desc", escape(desc), id=f"{key}-d")
-        body = head + "".join(self.parts)
+        head = el("title", title, id=f"{key}-t") + el("desc", desc, id=f"{key}-d")
+        body = head + joined(self.parts)
         box = f"0 0 {self.width:.0f} {self.height:.0f}"
         names = f"{key}-t {key}-d"
         return el("svg", body, viewBox=box, role="img", aria_labelledby=names, css="chart")

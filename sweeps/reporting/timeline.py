@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from sweeps.idling import gaps_s
 from sweeps.ledger import IDLE, MEASURING, STARTING, STOPPING, WARMING, activity
 from sweeps.naming import short
 from sweeps.phrases import counted, figure
 from sweeps.reporting.parts import Cell, Chart, Key, Section, Table
 from sweeps.reporting.story import Story
-from sweeps.reporting.svg import WIDTH, Plot, el
+from sweeps.reporting.svg import WIDTH, Plot, el, joined
 from sweeps.results import TrialResult
 
 KINDS: Mapping[str, str] = {
@@ -124,7 +126,7 @@ def _boxes(plot: Plot, spans: Sequence[Span], kind: str, top: float) -> str:
 
 def _targets(
     plot: Plot, spans: Sequence[Span], by_number: Mapping[int, TrialResult], top: float
-) -> Iterator[str]:
+) -> Iterator[Markup]:
     """Yield one unseen box a trial, which tells it and leads to its row."""
     ends: dict[int, tuple[float, float]] = {}
     for span in spans:
@@ -152,7 +154,7 @@ def _bar(story: Story) -> Chart | None:
         parts.append(el("g", box + el("title", tip), css="m"))
         at += wide
     head = el("title", f"{story.word}GPU-hours by what they were spent on", id="fig-ledger-t")
-    svg = el("svg", head + "".join(parts), viewBox=f"0 0 {WIDTH} 34", role="img",
+    svg = el("svg", head + joined(parts), viewBox=f"0 0 {WIDTH} 34", role="img",
              aria_labelledby="fig-ledger-t", css="chart bar")  # fmt: skip
     spent = book.spent.items()
     legend = tuple(Key(_css(name), "box", f"{name} {figure(hours)}") for name, hours in spent)

@@ -128,7 +128,7 @@ def test_sglang_starts_from_its_own_file_as_it_was_measured(
     record = subject_of(str(path), State(state), edited=False).record
     results = State(state).results(str(record["sweep"]))
     (trial,) = [r for r in results if r.trial == record["trial"]]
-    rest = read_variables(path.with_suffix(".env").read_text())
+    rest = read_variables(path.with_suffix(".env").read_text()).launch
     python, port, log = str(ROOT / DEFAULT_ENV / "bin" / "python"), free_port(), tmp_path / "log"
     argv = (
         python, "-m", "sglang.launch_server", "--config", str(path), *rest.options,

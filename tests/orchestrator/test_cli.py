@@ -264,3 +264,62 @@ def test_emulate_answers_help_and_refuses_flags_as_sglang_does() -> None:
     refused = _orchestrator("emulate", "--model-path", "m", "--no-such-flag", "1")
     assert refused.returncode == 2
     assert "unrecognized arguments: --no-such-flag 1" in refused.stderr
+
+
+def test_check_reads_a_public_file_and_tells_what_of_it_is_not_sent(
+    typed: Type, tmp_path: Path
+) -> None:
+    entries = [
+        {"id": number, "system": "In Latin.",
+         "conversations": [{"role": "user", "content": f"Say {number}."}]}
+        for number in range(60)
+    ]  # fmt: skip
+    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(one) + "\n" for one in entries))
+    space = tmp_path / "space.py"
+    asked = f"file:{tmp_path / 'asked.jsonl'}"
+    space.write_text(TINY.replace("Workload(", f"Workload(prompts={asked!r}, "))
+    shown = typed("check", str(space), "--engine", "emulated")
+    assert shown.code == 0, shown.err
+    assert "not sent from its file: 'id'" in shown.out
+    data = json.loads(typed("check", str(space), "--engine", "emulated", "--json").out)
+    assert data["unsent"] == ["id"]
+    (tmp_path / "asked.jsonl").write_text(json.dumps({**entries[0], "tools": ["x"]}))
+    refused = typed("check", str(space), "--engine", "emulated")
+    assert refused.code == 2
+    assert "`tools` changes what the model reads" in " ".join(refused.err.split())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "field"),
+    [
+        ("trials=2", "trials=2, gpu_hours=float('nan')", "budget.gpu_hours = nan"),
+        ("trials=2", "trials=2, stop_grace_s=-1", "budget.stop_grace_s = -1"),
+        ("start_s=1e6", "start_s=float('inf')", "budget.start_s = inf"),
+        ("HostSpec(", "HostSpec(gpus=-1, ", "hosts.local.gpus = -1"),
+        ("some/model", "some\\0model", "model.path = 'some\\x00model'"),
+    ],
+)
+def test_check_refuses_what_no_number_or_text_can_be(
+    typed: Type, tmp_path: Path, before: str, after: str, field: str
+) -> None:
+    space = tmp_path / "space.py"
+    assert before in TINY
+    space.write_text(TINY.replace(before, after))
+    for command in ("check", "plan", "sweep"):
+        refused = typed(command, str(space), "--engine", "emulated")
+        assert refused.code == 2
+        assert field in " ".join(refused.err.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("verify", "x.sh", "--within", "nan"), ("verify", "x.sh", "--within", "inf"),
+     ("compare", "a", "b", "--within", "inf"),
+     ("emulate", "--time-scale", "nan"), ("status", "--follow", "--period", "nan"),
+     ("attach", "--host", "a", "--patience", "nan"), ("replay", "x", "--plain-tok-s", "nan")],
+)  # fmt: skip
+def test_an_option_is_a_finite_number(typed: Type, words: tuple[str, ...]) -> None:
+    refused = typed(*words)
+    assert refused.code == 2
+    assert words[-2] in refused.err
+    assert refused.out == ""

@@ -222,3 +222,71 @@ def test_prompts_of_a_file_are_looked_for(swept: Path, tmp_path: Path) -> None:
     assert refused.value.problems[0].field == "--prompts"
     (tmp_path / "asked.jsonl").write_text("")
     assert moved.workload(None).file == tmp_path / "asked.jsonl"
+
+
+def _with(swept: Path, name: str, before: str, *lines: str) -> str:
+    text = (swept / "fast.sh").read_text()
+    assert before in text
+    (swept / name).write_text(text.replace(before, "\n".join([*lines, before])))
+    return name
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["export HF_TOKEN=$(cat /run/secrets/hf)", "export HF_TOKEN=hf_abcdefgh", "export HF_TOKEN",
+     'export HF_TOKEN="$HF_TOKEN"'],
+)  # fmt: skip
+def test_a_secret_that_the_user_gave_is_no_edit_and_is_not_shown(swept: Path, line: str) -> None:
+    name = _with(swept, "secret.sh", "export NCCL_PROTO", line)
+    subject = subject_of(str(swept / name), State(swept / "state"), edited=False)
+    assert subject.edits == ()
+    assert subject.notes == ("HF_TOKEN is secret, and is not taken from the file",)
+    assert "HF_TOKEN" not in subject.launch.env
+    proof = _prove(swept, WIDE, name)
+    told = "\n".join([*lines(proof, Path(".sweeps")), *proof.notes])
+    assert proof.exit_code == DONE, told
+    assert "HF_TOKEN is secret" in told
+    assert "hf_abcdefgh" not in told
+    files = [path for path in (swept / "state").rglob("*") if path.is_file()]
+    assert not [path for path in files if b"hf_abcdefgh" in path.read_bytes()]
+
+
+def test_a_secret_option_that_the_user_gave_is_no_edit(swept: Path) -> None:
+    text = (swept / "fast.sh").read_text()
+    for value in ("k-1234567", '"$API_KEY"'):
+        (swept / "key.sh").write_text(text.replace('"$@"', f'--api-key {value} "$@"'))
+        subject = subject_of(str(swept / "key.sh"), State(swept / "state"), edited=False)
+        assert subject.edits == ()
+        assert "--api-key" not in subject.launch.options
+
+
+def test_a_wrapper_is_an_edit_and_is_left_out_of_the_starts_here(swept: Path) -> None:
+    text = (swept / "fast.sh").read_text()
+    (swept / "pinned.sh").write_text(text.replace("exec ", "exec numactl --cpunodebind=0 "))
+    with pytest.raises(BadInputError) as refused:
+        _prove(swept, WIDE, "pinned.sh")
+    assert [p.value for p in refused.value.problems] == [
+        "`numactl --cpunodebind=0` stands before the interpreter"
+    ]
+    assert "add --edited" in refused.value.problems[0].mend
+    proof = _prove(swept, WIDE, "pinned.sh", edited=True)
+    assert proof.exit_code == DONE
+    assert "pinned.sh was edited: `numactl --cpunodebind=0` stands before" in str(proof.notes)
+    assert "the starts here leave out what is no option" in str(proof.notes)
+
+
+def test_what_cannot_be_known_is_bad_input(swept: Path) -> None:
+    hostile = {
+        "piped.sh": b"yes | ", "bom.sh": b"\xef\xbb\xbf", "null.sh": b"\x00",
+        "code.sh": b"\xff", "quote.sh": b"'",
+    }  # fmt: skip
+    for name, head in hostile.items():
+        text = (swept / "fast.sh").read_bytes()
+        (swept / name).write_bytes(text.replace(b"exec ", head + b"exec ", 1))
+        with pytest.raises(BadInputError) as refused:
+            subject_of(str(swept / name), State(swept / "state"), edited=True)
+        assert str(refused.value).replace("\n", "").isprintable(), name
+    for data in (b"[" * 100_000, b"{}", b'{"argv": 1, "env": {}, "seal": {}, "format": "json"}'):
+        (swept / "data.json").write_bytes(data)
+        with pytest.raises(BadInputError, match="cannot be read back"):
+            subject_of(str(swept / "data.json"), State(swept / "state"), edited=True)

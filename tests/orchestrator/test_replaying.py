@@ -1,5 +1,6 @@
 """`replay` answers from a log of completions or a recording, as a user types it."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -106,4 +107,37 @@ def test_bad_options_are_named(log: Path, words: tuple[str, ...], told: str) -> 
 def test_a_log_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
     code, said = replay(tmp_path / "none.jsonl")
     assert code == BAD_INPUT
-    assert "No such file" in said
+    assert "there is no such file" in said
+
+
+BOM = "\ufeff"
+HALF = '{"prompt":"hi","completion":"ok \\ud83d"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (HALF + '\n{"completion":"fine text"}\n', ["line 1", "half a character"]),
+        ("[1, 2, 3]\n{\n", ["line 2", "it is no JSON"]),
+        ("[1, 2, 3]\n" + "[" * 100_000, ["line 2", "nested too deeply"]),
+        ("[1, 2, 3]\n[4, 2147483648]\n", ["line 2", "2147483648"]),
+        ('{"completion": "a b"}\n', ["line 1", "--tokenizer"]),
+    ],
+)
+def test_bad_lines_of_a_log_are_named(tmp_path: Path, text: str, told: list[str]) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(text)
+    code, said = replay(path)
+    assert code == BAD_INPUT
+    said = " ".join(said.split())
+    assert all(word in said for word in told), said
+
+
+def test_a_log_of_windows_and_one_that_is_packed_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    line = BOM + '{"output_ids": [1, 2, 3]}\r\n{"output_ids": [1, 2, 3]}\r\n'
+    for data in (line.encode(), gzip.compress(line.encode())):
+        path.write_bytes(data)
+        code, told = replay(path, "--draft-tokens", "2", "--json")
+        assert code == 0
+        assert json.loads(told)["requests"] == 2

@@ -1,7 +1,9 @@
 """Exports: each format holds the whole launch unharmed, its evidence, and the word EMULATED."""
 
 import json
+import math
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,18 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.exporters import EXPORTERS, Launch, Recommendation
+from sweeps.exporters import EXPORTERS, Launch, Recommendation, written
 from sweeps.exporters.env_file import ARGUMENTS, read_variables
-from sweeps.exporters.launches import UnreadableExportError, differences
+from sweeps.exporters.launches import (
+    MODULE,
+    OF_THE_FILES,
+    UnreadableExportError,
+    differences,
+    edits,
+)
 from sweeps.exporters.sealed import changed_fields, read_record
 from sweeps.exporters.sglang_yaml import NOT_TAKEN
+from sweeps.problems import BadInputError
 from sweeps.results import TrialResult
 from tests.sweeps.exports import KEPT, REAL, of_launch, recommended
 from tests.sweeps.makers import ngram, result, with_argv
@@ -25,17 +34,15 @@ from tests.sweeps.schemas import COMPOSE, DEPLOYMENT, SERVICE
 GOLDEN = Path(__file__).parents[1] / "data" / "exports"
 LAUNCH = Launch(KEPT, {"NCCL_PROTO": "LL"})
 
-PRINTABLE = st.text(st.characters(blacklist_categories=["Cc", "Cs"]), max_size=12)
+PRINTABLE = st.text(st.characters(blacklist_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12)
 HOSTILE = st.sampled_from([
     "$HOME", "$(date)", "`id`", "${X}", "$$", "%h", "100%%", 'a"b', "it's", "back\\", "\\n", "",
     " ", ";", "#no comment", "a: b", "- x", "yes", "null", "1_000", "0x10", "1e5", "-1", "*", "{a}",
-    "&x", "!tag", "é", "\u2028", "'", "\\$", "!!", "~", "= ", "a\\ b",
+    "&x", "!tag", "é", "'", "\\$", "!!", "~", "= ", "a\\ b",
 ])  # fmt: skip
 VALUES = st.one_of(HOSTILE, PRINTABLE).filter(lambda v: not v.startswith("--"))
 NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True).filter(
-    lambda n: n not in ("SERVE_HOST", "SERVE_PORT", ARGUMENTS, "PYTHON", "HOST", "PORT", "PATH",
-                        "IFS", "ENV", "PWD", "LD_PRELOAD", "UID", "EUID", "PPID", "SHELLOPTS",
-                        "OLDPWD", "OPTIND", "BASHOPTS")
+    lambda n: n not in {*OF_THE_FILES, "PATH", "PWD", "LD_PRELOAD", "OLDPWD", "OPTIND"}
 )  # fmt: skip
 OPTION = st.from_regex(r"--[a-z][a-z-]{0,9}", fullmatch=True).filter(
     lambda n: n not in ("--host", "--port", "--nccl-port", "--dist-init-addr")
@@ -90,12 +97,16 @@ def test_carries_its_evidence_under_a_seal(form: str) -> None:
 def test_every_launch_can_be_read_back(form: str, launch: Launch) -> None:
     assert list(launch.problems()) == []
     what = of_launch(launch)
-    found = EXPORTERS[form].read(EXPORTERS[form].write(what))
-    if (beside := EXPORTERS[form].write_beside) is not None:
-        rest = read_variables(beside(what))
+    text, beside = written(what, form)
+    read = EXPORTERS[form].read(text)
+    found = read.launch
+    if beside:
+        rest = read_variables(beside).launch
         found = Launch((*found.options, *rest.options), rest.env)
     assert found.plan == launch.plan
     assert differences(launch, found) == ()
+    if form != "yaml":  # a part of it lies beside
+        assert edits(launch, REAL[0], 8, read) == ()
 
 
 @settings(max_examples=8, deadline=None)
@@ -156,7 +167,7 @@ def test_yaml_holds_numbers_as_numbers_and_leaves_to_a_second_file_what_sglang_r
     assert "--disable-cuda-graph" in NOT_TAKEN
     beside = EXPORTERS["yaml"].write_beside
     assert beside is not None
-    rest = read_variables(beside(what))
+    rest = read_variables(beside(what)).launch
     assert rest == Launch(("--disable-cuda-graph",), {"NCCL_PROTO": "LL"})
 
 
@@ -188,7 +199,7 @@ def test_another_file_is_no_export(form: str, broken: str) -> None:
 def test_an_edited_option_is_named() -> None:
     text = EXPORTERS["sh"].write(recommended())
     edited = text.replace("--tp-size 8", "--tp-size 4").replace("NCCL_PROTO=LL", "NCCL_ALGO=Tree")
-    assert differences(LAUNCH, EXPORTERS["sh"].read(edited)) == (
+    assert differences(LAUNCH, EXPORTERS["sh"].read(edited).launch) == (
         "--tp-size is 4 and not 8", "NCCL_PROTO LL is gone", "NCCL_ALGO Tree was added",
     )  # fmt: skip
 
@@ -254,6 +265,75 @@ def test_how_sure_the_sweep_is_stands_in_every_format() -> None:
 def test_a_result_survives_its_file_form() -> None:
     made = with_argv(result(1, ngram(4), 120), "python", "-m", "x", A="b")
     assert TrialResult.from_data(json.loads(json.dumps(made.as_data()))) == made
+
+
+EVIL = "0.5.23\nrm -rf /"
+
+
+@pytest.mark.parametrize("form", EXPORTERS)
+@pytest.mark.parametrize(
+    ("attack", "field"),
+    [
+        (lambda what: replace(what, trial=replace(what.trial, engine_version=EVIL)),
+         "engine_version"),
+        (lambda what: replace(what, trial=replace(what.trial, engine_version="; id")),
+         "engine_version"),
+        (lambda what: replace(what, trial=replace(what.trial, sweep="a\u2028id")), "sweep"),
+        (lambda what: replace(what, trial=replace(what.trial, trial="t\rid")), "trial"),
+        (lambda what: replace(what, trial=replace(what.trial, host="h\x85id")), "host"),
+        (lambda what: replace(what, trial=replace(what.trial, fingerprint="\x1b[2J")),
+         "fingerprint"),
+        (lambda what: replace(what, image="a\nprivileged: true"), "image"),
+        (lambda what: replace(what, program=("/bin/sh", "-c", "id")), "argv"),
+        (lambda what: replace(what, program=("/bin/sh\nid", "-m", MODULE)), "argv"),
+        (lambda what: replace(what, program=("-c", "-m", MODULE)), "argv"),
+        (lambda what: replace(what, program=("A=b", "-m", MODULE)), "argv"),
+        (lambda what: replace(what, program=("python3", "-m", "http.server")), "argv"),
+        (lambda what: replace(what, program=("python3", "-m", MODULE, "x")), "argv"),
+        (lambda what: replace(what, launch=Launch((), {"A;id;B": "x"})), "env"),
+        (lambda what: replace(what, launch=Launch((), {"A\nid": "x"})), "env"),
+        (lambda what: replace(what, launch=Launch((), {"PYTHON": "/tmp/evil"})), "env"),
+        (lambda what: replace(what, launch=Launch((), {"BASH_ENV": "/tmp/evil"})), "env"),
+        (lambda what: replace(what, launch=Launch((), {"A": "x\nid"})), "env.A"),
+        (lambda what: replace(what, launch=Launch(("id",))), "argv"),
+        (lambda what: replace(what, launch=Launch(("--x;id", "1"))), "argv"),
+        (lambda what: replace(what, launch=Launch(("--x", "1\n2"))), "argv"),
+        (lambda what: replace(what, origin=replace(what.origin, host={"gpus": "8\nid"})),
+         "host.gpus"),
+        (lambda what: replace(what, origin=replace(what.origin, budget={"start_s": math.inf})),
+         "budget.start_s"),
+        (lambda what: replace(what, origin=replace(what.origin, budget={"stop_grace_s": math.nan})),
+         "budget.stop_grace_s"),
+    ],
+)  # fmt: skip
+def test_a_field_of_a_result_becomes_no_line_of_a_file(
+    form: str, attack: Callable[[Recommendation], Recommendation], field: str
+) -> None:
+    with pytest.raises(BadInputError) as refused:
+        written(attack(recommended()), form)
+    assert field in [problem.field for problem in refused.value.problems]
+    assert all(line.isprintable() for line in str(refused.value).split("\n"))
+
+
+@pytest.mark.parametrize("form", EXPORTERS)
+def test_hostile_text_of_a_note_stays_in_its_comment(form: str) -> None:
+    hostile = "x\nid\rid\u2028id\x1b[2J\x00 EOF"
+    what = replace(recommended(), warnings=(hostile,), chosen={f"a{hostile}": hostile},
+                   metric=hostile, unit=hostile)  # fmt: skip
+    text, beside = written(what, form)
+    assert all(line.isprintable() for line in f"{text}{beside}".split("\n"))
+    assert not [line for line in text.split("\n") if line.lstrip().startswith("id")]
+    assert EXPORTERS[form].read(text).launch.grouped[0] == KEPT[:2]
+
+
+def test_texts_that_look_like_numbers_are_quoted_for_every_program() -> None:
+    """PyYAML writes 1e5 without quotes, which kubectl takes for a number and then refuses."""
+    env = {"A": "1e5", "B": "y", "C": "0o17", "D": "1_000", "E": "0x1F", "F": ".5", "G": "on"}
+    for form in ("docker-compose", "kubernetes"):
+        text, _ = written(of_launch(Launch(KEPT, env)), form)
+        assert EXPORTERS[form].read(text).launch == Launch(KEPT, env)
+        for value in env.values():
+            assert f": '{value}'\n" in text
 
 
 def _write_golden() -> None:

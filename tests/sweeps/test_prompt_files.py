@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps import prompt_files
+from sweeps import json_lines
 from sweeps.problems import BadInputError, Problem
 from sweeps.prompt_files import read_prompts
 from sweeps.prompts import Message, Prompt, PromptSet
@@ -42,7 +42,7 @@ def _roles(entry: object, tmp_path: Path) -> list[str]:
         "Hi?",
         {"prompt": "Hi?", "max_tokens": 5},
         {"text": "Hi?"},
-        {"messages": [{"role": "user", "content": "Hi?"}], "prompt": "not this"},
+        {"messages": [{"role": "user", "content": "Hi?"}], "prompt": "Hi?"},
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi?"}]}]},
         {"messages": [{"role": "user", "content": "Hi?"},
                       {"role": "assistant", "content": "Hello."}]},
@@ -96,28 +96,28 @@ USER = '{"role": "user", "content": "x"}'
         (b"null", "it is null", "Write"),
         (b"1" * 5000, "no JSON that can be read", "Write"),
         (b'{"a":' * 100_000, "no JSON that can be read", "Write"),
-        (b"{}", "none of the keys messages, conversations, prompt, text", "Write"),
+        (b"{}", "none of the keys messages, conversations, conversation, prompt", "Write"),
         (b'{"mesages": []}', "none of the keys", "Did you mean `messages`?"),
-        (b'{"prompt": 3}', "the prompt is a number", "Write"),
+        (b'{"prompt": 3}', "`prompt` is a number", "Write"),
         (b'{"prompt": " "}', "the prompt is empty", "take the line out"),
         (b'""', "the prompt is empty", "take the line out"),
         (b'{"text": "\\ud83d"}', "half a character: '\\ud83d'", "pair"),
         (b'{"messages": "x"}', "`messages` is a string", "Write"),
         (b'{"messages": []}', "no message of a user", "End `messages`"),
         (b'{"messages": [3]}', "message 1 is a number", "Write"),
-        (b'{"messages": [{"role": "usr", "content": "x"}]}', "the role 'usr'", "`user`"),
-        (b'{"messages": [{"role": ["user"], "content": "x"}]}', "the role ['user']", "`user`"),
+        (b'{"messages": [{"role": "usr", "content": "x"}]}', "has 'usr' as its `role`", "`user`"),
+        (b'{"messages": [{"role": ["user"], "content": "x"}]}', "has ['user'] as", "`user`"),
         (b'{"messages": [{"role": "user", "content": null}]}', "content of message 1 is null", ""),
         (f'{{"messages": [{USER}, {{"role": "system", "content": "y"}}]}}'.encode(),
          "no message of a user", "End `messages`"),
         (f'{{"messages": [{USER}, {{"role": "tool", "content": "y"}}]}}'.encode(),
-         "message 2 has the role 'tool'", "Use one"),
+         "message 2 is of a tool (tool)", "Take the entry out"),
         (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}',
          "a part that is not text", "Only text"),
         (b'{"conversations": {"from": "human"}}', "`conversations` is an object", "Write"),
-        (b'{"conversations": [true]}', "turn 1 is a truth value", "Write"),
-        (b'{"conversations": [{"from": "robot", "value": "x"}]}', "from 'robot'", "human"),
-        (b'{"conversations": [{"from": "human"}]}', "the value of turn 1 is null", "Write"),
+        (b'{"conversations": [true]}', "message 1 is a truth value", "Write"),
+        (b'{"conversations": [{"from": "robot", "value": "x"}]}', "has 'robot' as", "human"),
+        (b'{"conversations": [{"from": "human"}]}', "the content of message 1 is null", "Write"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_named(tmp_path: Path, line: bytes, why: str, mend: str) -> None:
@@ -157,7 +157,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with pytest.raises(BadInputError):
             read_prompts(path)
     (tmp_path / "large").write_text('"abc"')
-    monkeypatch.setattr(prompt_files, "MOST_BYTES", 4)
+    monkeypatch.setattr(json_lines, "MOST_BYTES", 4)
     with pytest.raises(BadInputError, match="5 bytes"):
         read_prompts(tmp_path / "large")
 

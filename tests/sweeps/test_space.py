@@ -131,3 +131,33 @@ def test_refuses(space: Space, field: str, why: str, mend: str) -> None:
 def test_an_axis_under_a_value_that_its_parent_never_takes_does_not_exist() -> None:
     assert not exists(DEEP, {"draft": 4})
     assert not exists(DEEP, {})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[1, 1.0], [1, True], [0, False], [0.5, 0.50], [-0.0, 0], [None, None], ["a", "a"],
+     ["1", 1], [1.5, "1.5"], [2**60, float(2**60)], [None, 4, 8, 4.0]],
+)  # fmt: skip
+def test_a_value_that_stands_twice_is_named_with_the_other(values: list[Value]) -> None:
+    fault = Choice("x", values).fault()
+    assert fault.startswith("a value stands twice: ")
+    assert fault.endswith(" are one")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[1, 2.0], [None, False, True], ["1", "1.0"], [1, "1.0"], [None, "None"], ["on", True],
+     ["true", True], [0.1, 0.10000000001]],
+)  # fmt: skip
+def test_values_that_are_two_are_taken(values: list[Value]) -> None:
+    assert Choice("x", values).fault() == ""
+
+
+@pytest.mark.parametrize(
+    "axis",
+    [Choice("x", [1.0, float("nan")]), Choice("x", [float("inf")]),
+     FloatRange("x", float("nan"), 1), FloatRange("x", 0, float("inf")), FloatRange("x", False, 1),
+     IntRange("x", True, 4), IntRange("x", 1, 4, step=True)],
+)  # fmt: skip
+def test_what_is_no_finite_number_is_refused(axis: Axis) -> None:
+    assert "number" in axis.fault()

@@ -11,7 +11,7 @@
   }
   function light(variant, on) {
     if (!variant) return;
-    document.querySelectorAll('[data-v="' + variant + '"]').forEach(function (one) {
+    document.querySelectorAll('[data-v="' + CSS.escape(variant) + '"]').forEach(function (one) {
       one.classList.toggle("on", on);
     });
   }

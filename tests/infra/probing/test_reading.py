@@ -26,7 +26,7 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
 
 
 def test_a_program_that_fails_says_why(tmp_path: Path) -> None:
-    with pytest.raises(ReadError, match="sh ended with 3: the driver is gone"):
+    with pytest.raises(ReadError, match="sh ended with 3: the driver is gone; x"):
         ask(["/bin/sh", "-c", "echo x; echo the driver is gone >&2; exit 3"], ENV, 10, tmp_path)
     with pytest.raises(ReadError, match="cannot be run"):
         ask([str(tmp_path / "none")], ENV, 10, tmp_path)

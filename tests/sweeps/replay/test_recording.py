@@ -1,6 +1,10 @@
 """Recordings keep streams whole, and logs of completions are read as they come."""
 
+import gzip
 import json
+import os
+import tracemalloc
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,11 +84,130 @@ def test_each_bad_line_is_named(tmp_path: Path) -> None:
     path.write_text('[1, 2]\n{"ids": [1, "2"]}\nno JSON\n')
     with pytest.raises(BadInputError) as error:
         read_completions(path)
-    assert [problem.field for problem in error.value.problems] == ["line 2", "line 3"]
+    assert [problem.value for problem in error.value.problems] == [
+        f"{path} line 2",
+        f"{path} line 3",
+    ]
 
 
 def test_a_log_without_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="no completion has two tokens"):
         read_completions(completions(tmp_path, [1], []))
-    with pytest.raises(BadInputError, match="No such file"):
+    with pytest.raises(BadInputError, match="no such file"):
         read_completions(tmp_path / "none.jsonl")
+
+
+def letters(text: str) -> list[int]:
+    """Stand for a tokenizer: as strict as real ones with half a character."""
+    return list(text.encode())
+
+
+def test_marks_line_ends_gzip_and_lists_do_not_matter(tmp_path: Path) -> None:
+    line, path = b'{"output_ids": [1, 2, 3]}', tmp_path / "log"
+    for data in (
+        b"\xef\xbb\xbf" + line + b"\n" + line,
+        line + b"\r\n\r\n" + line + b"\r\n",
+        gzip.compress(line + b"\n" + line + b"\n"),
+        b"[" + line + b",\n" + line + b"]",
+        b"[\n [1, 2, 3],\n [1, 2, 3]\n]",
+        b"[1, 2, 3]\n[1, 2, 3]",
+    ):
+        path.write_bytes(data)
+        assert read_completions(path) == [Stream((), [1, 2, 3])] * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"prompt":"hi","completion":"ok \\ud83d"}', "`completion` holds half a character"),
+        ('{"prompt":"\\udc00","completion":"ok"}', "`prompt` holds half a character"),
+        ('"\\ud83d"', "it holds half a character"),
+        ('{"output_ids": [1, 2147483648]}', "item 2 of `output_ids` is 2147483648"),
+        ('{"output_ids": [1, -1]}', "item 2 of `output_ids` is -1"),
+        ('{"output_ids": [1, true]}', "item 2 of `output_ids` is True"),
+        ('{"output_ids": [1], "prompt_ids": ["x"]}', "item 1 of `prompt_ids` is 'x'"),
+        ('{"output_ids": "1 2 3"}', "`output_ids` is a string"),
+        ('{"completion": [1, 2]}', "neither token ids nor text"),
+        ('{"tools": [{}], "prompt": "a", "completion": "b"}', "`tools` changes"),
+        ('{"completion": "a", "completion": "b"}', "stands twice"),
+        ("[" * 100_000, "nested too deeply"),
+        ("1" * 5000, "no JSON that can be read"),
+        ("7", "neither token ids nor text"),
+        ("null", "neither token ids nor text"),
+    ],
+)
+def test_each_bad_line_has_its_number_and_reason(tmp_path: Path, line: str, why: str) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(f'{{"completion": "fine"}}\n\n{line}\n{{"completion": "fine too"}}\n')
+    with pytest.raises(BadInputError) as refused:
+        read_completions(path, letters)
+    (problem,) = refused.value.problems
+    assert problem.value == f"{path} line 3"
+    assert why in problem.why
+    assert problem.mend
+
+
+@pytest.mark.parametrize(
+    ("entry", "asked", "written"),
+    [
+        ({"instruction": "Translate: ", "input": "cat", "output": "chat"}, "Translate: \ncat",
+         "chat"),
+        ({"question": "Hi?", "answer": "Ave."}, "Hi?", "Ave."),
+        ({"input": "Hi?", "output": "Ave."}, "Hi?", "Ave."),
+        ({"prompt": "Hi?", "text": "Ave.", "meta_info": {"id": "x"}}, "Hi?", "Ave."),
+        ({"messages": [{"role": "user", "content": "Hi?"}], "response": "Ave."}, "Hi?", "Ave."),
+        ({"prompt": None, "completion": "Ave."}, "", "Ave."),
+    ],
+)  # fmt: skip
+def test_all_that_was_asked_stands_before_what_was_written(
+    tmp_path: Path, entry: object, asked: str, written: str
+) -> None:
+    (stream,) = read_completions(completions(tmp_path, entry), letters)
+    assert (bytes(stream.prompt).decode(), bytes(stream.output).decode()) == (asked, written)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(BadInputError, match="it is no file"):
+            read_completions(path)
+        with pytest.raises(BadInputError, match="it is no file"):
+            read_recording(path)
+
+
+HEAD = json.loads(RECORDING.as_bytes().partition(b"\n")[0])
+IDS = RECORDING.as_bytes().partition(b"\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("head", "ids"),
+    [
+        ([], IDS), ("x", IDS), (None, IDS), ({**HEAD, "lengths": [6, -2, 1, 1]}, IDS),
+        ({**HEAD, "lengths": [2, 3, 0, True, 0]}, IDS), ({**HEAD, "lengths": [2.0, 3, 0, 1]}, IDS),
+        ({**HEAD, "lengths": [2**40, 3, 0, 1]}, IDS), ({**HEAD, "parts": [1, 2]}, IDS),
+        ({**HEAD, "lengths": {}}, IDS), ({**HEAD, "model": 5}, IDS), ({**HEAD, "more": 1}, IDS),
+        ({**HEAD, "temperature": "cold"}, IDS), ({**HEAD, "emulated": "no"}, IDS), (HEAD, b""),
+        (HEAD, zlib.compress(bytes(1 << 24))), (HEAD, zlib.compress(bytes(23))), (HEAD, IDS[:-4]),
+    ],
+)  # fmt: skip
+def test_a_spoilt_recording_is_refused_whatever_it_says(
+    tmp_path: Path, head: object, ids: bytes
+) -> None:
+    path = tmp_path / "a.recording"
+    path.write_bytes(json.dumps(head).encode() + b"\n" + ids)
+    with pytest.raises(BadInputError, match="no recording"):
+        read_recording(path)
+    path.write_bytes(b"[" * 100_000 + b"\n" + ids)
+    with pytest.raises(BadInputError, match="no recording"):
+        read_recording(path)
+
+
+def test_a_recording_that_unpacks_to_much_costs_little(tmp_path: Path) -> None:
+    path = tmp_path / "a.recording"
+    path.write_bytes(json.dumps(HEAD).encode() + b"\n" + zlib.compress(bytes(1 << 28)))
+    tracemalloc.start()
+    with pytest.raises(BadInputError, match="no recording"):
+        read_recording(path)
+    most_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most_bytes < 4 * path.stat().st_size

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from markupsafe import Markup
 
 from sweeps.ledger import IDLE, MEASURING, STARTING
 from sweeps.reporting.break_even import points_of
@@ -12,7 +13,7 @@ from sweeps.reporting.cache import Answered, chosen
 from sweeps.reporting.contrasts import contrasts_of
 from sweeps.reporting.importance import importances
 from sweeps.reporting.story import About, story_of
-from sweeps.reporting.svg import Mark, Scale, around, drawn, label, ticks_between
+from sweeps.reporting.svg import Mark, Scale, around, drawn, el, joined, label, ticks_between
 from sweeps.reporting.timeline import spans_of
 from sweeps.results import Outcome, Phase, TrialResult
 from tests.sweeps.makers import estimate, ngram, plain, result
@@ -182,4 +183,7 @@ def test_words_cannot_break_out_of_a_chart() -> None:
     assert "<script" not in label(0, 0, "<script>")
     mark = drawn(Mark("s0", '"><script>', 3, 'v"'), 1, 1)
     assert "<script" not in mark
-    assert 'data-v="v&quot;"' in mark
+    assert 'data-v="v&#34;"' in mark
+    assert "<b>" not in el("title", "<b>")
+    assert "<b" not in joined(["<b>", el("a", Markup("x"))])
+    assert el("g", el("b", "<")) == "<g><b>&lt;</b></g>"
