@@ -134,8 +134,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "tests/infra/emulated/test_engine.py::test_the_best_width_moves_with_protocol_and_text",
     ),
     "O-26": (  # children of a killed worker
-        "tests/e2e/test_kill_matrix.py::"
-        "test_killed_guards_and_a_killed_driver_are_cleaned_up_after",
+        "tests/e2e/test_kill_matrix.py::test_what_a_killed_driver_and_guard_leave_is_cleaned",
     ),
     "O-59": (  # an error inside a stream that began well
         "tests/contracts/test_stream_faults.py::test_a_fault_breaks_its_request_and_no_other",

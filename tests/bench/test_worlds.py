@@ -42,7 +42,7 @@ def test_a_sweep_of_the_bench_is_that_of_the_command(tmp_path: Path) -> None:
             HostChoice(EngineName.EMULATED, name), TRIALS, driver=Driver.SIMULATED,
         )  # fmt: skip
     finally:
-        TRUTHS.pop(name)  # type: ignore[attr-defined] # a dict
+        TRUTHS.pop(name)
     state = State(tmp_path)
     typed = state.results(state.sweep_ids()[-1])
     assert [r.config for r in typed] == [r.config for r in swept.results]

@@ -31,7 +31,7 @@ def cut(
 ) -> TrialResult:
     """Return the end of a trial whose spool holds these phases and samples."""
     state = State(folder)
-    hosts = [{"name": "other", "gpus": 2}, "nonsense", {"name": "gpu1", "gpus": gpus}]
+    hosts = [{"name": "other", "gpus": 2}, {"name": "gpu1", "gpus": gpus}]
     state.write_card("s1", {"hosts": hosts})
     place = state.trial_folder("s1", 2)
     spool = Spool(place / "spool.jsonl")

@@ -10,7 +10,7 @@ from scipy.stats import t as student
 
 from sweeps.config import Config
 from sweeps.results import TrialResult
-from sweeps.search.claims import Claim
+from sweeps.search.claims import USUAL_WEIGHT, Claim
 from sweeps.search.equality import SAME_SPREAD
 from sweeps.search.evidence import gather
 from sweeps.search.planner import Planner
@@ -127,8 +127,8 @@ def test_the_interval_is_of_starts_and_shrunk_towards_what_is_usual(
     assert len(starts) == len(sides[0]) + len(sides[1])
     usual = evidence.launch_variance + fmean(s.cycle.variance for s in starts) + SAME_SPREAD**2
     squares = sum((x - fmean(side)) ** 2 for side in sides for x in side)
-    degrees = 4 + len(starts) - 2
-    variance = (4 * usual + squares) / degrees
+    degrees = USUAL_WEIGHT + len(starts) - 2
+    variance = (USUAL_WEIGHT * usual + squares) / degrees
     half = student.ppf(0.975, degrees) * math.sqrt(
         variance * (1 / len(sides[0]) + 1 / len(sides[1]))
     )

@@ -101,8 +101,11 @@ def test_a_rate_is_taken_apart_by_whatever_two_of_three_are_known() -> None:
         assert is_about(start.cycle, -math.log(30.0), of_cycle)
         assert is_about(start.accept, math.log(2.0), of_accept)
         assert start.may_lead is (RATE in estimates)
-    for lacking in ({RATE: rate}, {STEPS: steps}, {LENGTH: length}, {}):
+    for lacking in ({RATE: rate}, {LENGTH: length}, {}):
         assert read(told(0, draft, **lacking)).starts == ()
+    (probed,) = read(told(0, draft, **{STEPS: steps})).starts
+    assert is_about(probed.cycle, -math.log(30.0), 0.01**2)
+    assert (probed.measured_rate, probed.accept, probed.may_lead) == (None, None, False)
 
 
 def test_plain_decode_and_one_token_a_step_have_no_accept_length() -> None:
@@ -209,7 +212,13 @@ def test_faults_say_nothing_and_what_cannot_run_is_bad() -> None:
 def test_hours_are_those_of_trials_that_were_run() -> None:
     trials = [replace(told(n, plain()), gpu_hours=hours) for n, hours in enumerate((1.0, 4.0, 0.0))]
     lost = replace(told(3, plain()), gpu_hours=100.0, outcome=Outcome.FAILED)
-    assert read(*trials, lost).gpu_hours == 2.5
+    timed = replace(trials[2], phase_s={"starting": 1800.0, "measuring": 3600.0})
+    stopped = replace(told(5, ngram(5), **{STEPS: near(9.0, 0.1)}), gpu_hours=0.6,
+                      outcome=Outcome.STOPPED)  # fmt: skip
+    assert read(*trials[:2], lost).gpu_hours == 2.5
+    assert read(timed).gpu_hours == 1.5, "a host without GPUs has hours of its own"
+    assert read(trials[0], stopped).stopped_gpu_hours == 0.6
+    assert read(trials[0]).stopped_gpu_hours < 1.0
     assert read().gpu_hours == read(lost).gpu_hours == 1.0
     expected = replace(told(4, ngram(9), **{RATE: near(5.0, 0.1)}), purpose="prior")
     assert read(expected).spent == frozenset()

@@ -16,6 +16,7 @@ from sweeps.search.evidence import gather
 from sweeps.search.planner import Planner
 from sweeps.search.roles import width_of
 from sweeps.search.steps import Purpose, Step
+from sweeps.values import Value
 from tests.sweeps.search.host import BREADTH, PROTO, SPACE, WIDTH, Host, canonical
 
 
@@ -28,7 +29,8 @@ def stopped(at: TrialResult, steps_per_s: float) -> TrialResult:
 
 
 def drafted(width: int, breadth: int, proto: str | None = None) -> Config:
-    values = {"speculative_algorithm": "NGRAM", WIDTH: width, BREADTH: breadth, PROTO: proto}
+    values: dict[str, Value] = {WIDTH: width, BREADTH: breadth, PROTO: proto}
+    values["speculative_algorithm"] = "NGRAM"
     return canonical(Config.of({**SPACE.plain(), **values}))
 
 
