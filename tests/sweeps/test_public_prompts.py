@@ -189,9 +189,9 @@ LINES = b'{"prompt": "a"}\n{"prompt": "b"}\n'
         b"\xef\xbb\xbf" + LINES,
         LINES.replace(b"\n", b"\r\n"),
         b"\xef\xbb\xbf" + LINES[:16] + b"\xef\xbb\xbf" + LINES[16:],  # two files in one
-        gzip.compress(LINES),
-        gzip.compress(LINES[:16]) + gzip.compress(LINES[16:]),
-        gzip.compress(b'[{"prompt": "a"},\n {"prompt": "b"}]'),
+        gzip.compress(LINES, mtime=0),
+        gzip.compress(LINES[:16], mtime=0) + gzip.compress(LINES[16:], mtime=0),
+        gzip.compress(b'[{"prompt": "a"},\n {"prompt": "b"}]', mtime=0),
     ],
 )
 def test_marks_line_ends_and_gzip_do_not_matter(tmp_path: Path, data: bytes) -> None:
@@ -207,7 +207,7 @@ def test_marks_line_ends_and_gzip_do_not_matter(tmp_path: Path, data: bytes) -> 
         ('"a"'.encode("utf-32"), "it is UTF-32", "iconv -f UTF-32 -t UTF-8"),
         ('"a"'.encode("utf-16-le"), "it is UTF-16LE", "iconv -f UTF-16LE -t UTF-8"),
         ('"a"'.encode("utf-16-be"), "it is UTF-16BE", "iconv -f UTF-16BE -t UTF-8"),
-        (gzip.compress(LINES)[:-9], "cannot be read", "is whole"),
+        (gzip.compress(LINES, mtime=0)[:-9], "cannot be read", "is whole"),
         (b"\x28\xb5\x2f\xfd1234", "compressed by zstd", "Unpack"),
         (b"PK\x03\x041234", "a ZIP archive", "Unpack"),
         (b"PAR11234", "it is Parquet", "JSON lines"),
@@ -234,7 +234,7 @@ def test_few_bytes_do_not_become_many(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(json_lines, "MOST_ENTRY_BYTES", 1 << 12)
     path = tmp_path / "asked.gz"
     for unpacked in (b'"a"\n' + b"\n" * (1 << 21), b'["a",' + b" " * (1 << 21), b" " * (1 << 21)):
-        path.write_bytes(gzip.compress(unpacked))
+        path.write_bytes(gzip.compress(unpacked, mtime=0))
         assert path.stat().st_size < 10_000
         with pytest.raises(BadInputError, match="more than 1048576 bytes when it is unpacked"):
             read_prompts(path)

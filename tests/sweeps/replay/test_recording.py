@@ -107,7 +107,7 @@ def test_marks_line_ends_gzip_and_lists_do_not_matter(tmp_path: Path) -> None:
     for data in (
         b"\xef\xbb\xbf" + line + b"\n" + line,
         line + b"\r\n\r\n" + line + b"\r\n",
-        gzip.compress(line + b"\n" + line + b"\n"),
+        gzip.compress(line + b"\n" + line + b"\n", mtime=0),
         b"[" + line + b",\n" + line + b"]",
         b"[\n [1, 2, 3],\n [1, 2, 3]\n]",
         b"[1, 2, 3]\n[1, 2, 3]",
