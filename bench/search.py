@@ -39,13 +39,14 @@ from rich.table import Table
 
 import infra
 import orchestrator
+import search_worlds
 import sweeps
 from infra.code_digest import code_digest
 from reporting.guarded import guarded
 from reporting.program import Figures, tell
 from search_worlds.hosts import Setting, main_settings, random_setting
 from search_worlds.kept import OUT, keep
-from search_worlds.product import How, sweep_world
+from search_worlds.product import TRIALS, How, sweep_world
 from search_worlds.scoring import Score, score
 from search_worlds.truth import World
 from sweeps.values import digest
@@ -64,7 +65,9 @@ STRATEGIES: Mapping[str, How] = {
     "random": How("random", stop_rule=None),
     "grid": How("grid", stop_rule=None),
 }
-QUICK_WORLDS = ("M+ipc/joint/chat", "S/ngram/code", "G+ipc/ngram/code", "M/eagle3/reasoning")
+QUICK_WORLDS = ("M+ipc/ngram/code", "S/ngram/code", "G+ipc/ngram/code", "M/eagle3/reasoning")
+"""Most share one kind of text: its truth takes longer than their sweeps."""
+QUICK_TRIALS = 24
 QUICK_STRATEGIES = ("default", "tpe")
 
 
@@ -75,12 +78,13 @@ class Task:
     setting: Setting
     strategy: str
     seed: int
+    trials: int = TRIALS
 
     @property
     def key(self) -> str:
         """Return the name under which it is kept: other code, another sweep."""
-        code = code_digest(sweeps, orchestrator, infra)
-        return digest([repr(self.setting), self.strategy, self.seed, code])
+        code = code_digest(sweeps, orchestrator, infra, search_worlds)
+        return digest([repr(self.setting), self.strategy, self.seed, self.trials, code])
 
 
 def perform(task: Task) -> Score:
@@ -89,7 +93,7 @@ def perform(task: Task) -> Score:
     if path.is_file():
         return _score_of(json.loads(path.read_text()))
     world = World(task.setting)
-    swept = sweep_world(world, task.seed, STRATEGIES[task.strategy])
+    swept = sweep_world(world, task.seed, STRATEGIES[task.strategy], task.trials)
     found = score(world, task.strategy, task.seed, swept)
     keep(path, asdict(found))
     return found
@@ -106,7 +110,7 @@ def tasks(strategies: Iterable[str], seeds: int, *, quick: bool) -> Iterator[Tas
         if not quick or setting.name in QUICK_WORLDS:
             for strategy in strategies:
                 for seed in range(1 if quick else seeds):
-                    yield Task(setting, strategy, seed)
+                    yield Task(setting, strategy, seed, QUICK_TRIALS if quick else TRIALS)
     for seed in () if quick else HELD_SEEDS:
         for strategy in strategies:
             yield Task(random_setting(seed), strategy, seed)
@@ -118,6 +122,8 @@ def measure(strategies: Sequence[str], seeds: int, *, quick: bool) -> Figures:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     wanted = list(tasks(strategies, seeds, quick=quick))
+    for setting in {task.setting.name: task.setting for task in wanted}.values():
+        _ = World(setting).best  # once, for all workers
     scores = []
     with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
         for number, found in enumerate(pool.imap_unordered(perform, wanted), 1):

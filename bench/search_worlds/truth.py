@@ -1,7 +1,7 @@
 """What is true of a world: the noiseless rate of every configuration, and the best one.
 
 Accept lengths are those of the emulated host's own drafters on the texts that a trial serves, in
-the order in which it serves them; step times are those of its cost model. `check` holds the
+the order in which it serves them; step times are those of its cost model. A test holds the
 product of both against whole noiseless trials.
 """
 
@@ -14,7 +14,9 @@ from itertools import product
 import numpy as np
 
 from infra.code_digest import code_digest
-from infra.emulated import text, writing
+from infra.emulated import cost, text, writing
+from infra.emulated import drafting as emulated_drafting
+from infra.emulated import settings as emulated_settings
 from infra.emulated.cost import step_cost
 from infra.emulated.drafting import chain
 from infra.emulated.drafting.drafter import RequestDrafter, make_drafter, ngram_shape
@@ -111,7 +113,7 @@ class World:
     @cached_property
     def _bests(self) -> list[tuple[float, Config] | None]:
         """Look at all, once: what was found is kept in bench/out."""
-        code = code_digest(drafting, text, writing)
+        code = code_digest(drafting, text, writing, emulated_drafting, cost, emulated_settings)
         path = OUT / "bests" / f"{digest([repr(self.setting), repr(self.sweep), code])}.json"
         if path.is_file():
             kept = json.loads(path.read_text())

@@ -16,9 +16,11 @@ from sweeps.search.roles import (
     ALGORITHM,
     DRAFT_STEPS,
     DRAFT_TOKENS,
+    TREE_BREADTH,
     Role,
     cost_of,
     drafting_of,
+    reach_of,
     role_of,
     width_of,
 )
@@ -51,8 +53,11 @@ class Encoder:
 
     @cached_property
     def shape_axes(self) -> tuple[Axis, ...]:
-        """The axes that shape a draft, apart from who drafts and how much."""
-        leading = (ALGORITHM, DRAFT_TOKENS, DRAFT_STEPS)
+        """The axes that shape a draft, apart from who drafts and how far it reaches. In a tree that
+        is how deep it is, and its size is shape."""
+        leading = [ALGORITHM, DRAFT_STEPS]
+        if not any(a.name == TREE_BREADTH and len(values_of(a)) > 1 for a in self.space.axes):
+            leading.append(DRAFT_TOKENS)
         named = [a for a in self.space.axes if a.name not in leading]
         return tuple(a for a in named if role_of(a.name) is Role.DRAFTING)
 
@@ -75,7 +80,7 @@ class Encoder:
 
     def accepts(self, configs: Sequence[Settings]) -> Points:
         """Return rows for the accept length: the codes as above, those of the shape of the draft
-        after them; width, each ordered axis from 0 to 1, then the logarithm of the accept length
+        after them; reach, each ordered axis from 0 to 1, then the logarithm of the accept length
         that is known without measuring, and its spread: not a number where none is."""
         self._prepare(configs)
         rows = [self._shape(config) for config in configs]
@@ -84,7 +89,7 @@ class Encoder:
             for config, (_, named) in zip(configs, rows, strict=True)
         ]
         numbers = [
-            [float(width_of(config)), *ordered, *self.given(config)]
+            [float(reach_of(config)), *ordered, *self.given(config)]
             for config, (ordered, _) in zip(configs, rows, strict=True)
         ]
         columns = 1 + len(self.serving_axes) + len(self._named_axes)

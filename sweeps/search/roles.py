@@ -78,6 +78,9 @@ WIDENING: Mapping[str, float] = {
 matches can only add: an expectation, no more."""
 
 
+TREE_BREADTH = "speculative_eagle_topk"
+
+
 @cache
 def trait_of(name: str) -> Trait:
     """Return the row of the table that an axis name fits."""
@@ -116,3 +119,9 @@ def width_of(config: Mapping[str, Value]) -> int:
     if isinstance(tokens, int):
         return tokens
     return steps + 1 if isinstance(steps, int) else 4
+
+
+def reach_of(config: Mapping[str, Value]) -> int:
+    """Return the most tokens that a step can commit: its width, or how deep its drafts go."""
+    steps = config.get(DRAFT_STEPS)
+    return min(width_of(config), steps + 1) if isinstance(steps, int) else width_of(config)

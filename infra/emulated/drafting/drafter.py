@@ -57,8 +57,11 @@ def make_drafter(settings: Settings, truth: HostTruth) -> Drafter:
         case Algorithm.EAGLE:
             kept = truth.eagle_breadth_gain
             hits = hit_rates(settings.draft_model)
-            rates = [1 - (1 - rate) * (1 - kept) ** (settings.topk - 1) for rate in hits]
             depth = max(0, min(settings.draft_steps, settings.draft_tokens - 1))
+            # A tree has no more candidates of a depth than tokens beside its chain.
+            beside = (settings.draft_tokens - 1 - depth) / max(1, depth)
+            further = min(settings.topk - 1, beside)
+            rates = [1 - (1 - rate) * (1 - kept) ** further for rate in hits]
             return ChainDrafter(tuple(rates), depth)
 
 
