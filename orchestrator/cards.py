@@ -79,7 +79,7 @@ def _is_like(default: object, value: object) -> bool:
     if default is None:
         return value is None or _is_number(value)
     if isinstance(default, bool | str):
-        return type(value) is type(default)
+        return isinstance(value, bool if isinstance(default, bool) else str)
     if isinstance(default, tuple):
         return isinstance(value, list | tuple) and all(map(_is_count, value))
     return _is_number(value)

@@ -121,10 +121,14 @@ class State:
         return checked_card(path, read_json(path) or {})
 
     def write_card(self, sweep_id: str, card: dict[str, object]) -> None:
-        """Replace what is known of a sweep as a whole; its place among the sweeps stays."""
+        """Replace what is known of a sweep as a whole; its place among the sweeps stays, and so does
+        what the file holds that `card` passes over."""
+        path = self.sweep_folder(sweep_id) / "sweep.json"
+        there = read_json(path) or {}
+        unread = {n: v for n, v in there.items() if n not in checked_card(path, there)}
         known = [_place(self.card(other)) for other in self.sweep_ids() if other != sweep_id]
         place = _place(self.card(sweep_id)) or max(known, default=0) + 1
-        write_json(self.sweep_folder(sweep_id) / "sweep.json", {**card, "place": place})
+        write_json(path, {**unread, **card, "place": place})
 
     def results(self, sweep_id: str) -> list[TrialResult]:
         """Read the trials of a sweep that have ended and count, in the order of their numbers.
