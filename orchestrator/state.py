@@ -121,8 +121,8 @@ class State:
         return checked_card(path, read_json(path) or {})
 
     def write_card(self, sweep_id: str, card: dict[str, object]) -> None:
-        """Replace what is known of a sweep as a whole; its place among the sweeps stays, and so does
-        what the file holds that `card` passes over."""
+        """Replace what is known of a sweep as a whole; its place among the sweeps stays, and what
+        `card` passes over in the file stays there."""
         path = self.sweep_folder(sweep_id) / "sweep.json"
         there = read_json(path) or {}
         unread = {n: v for n, v in there.items() if n not in checked_card(path, there)}

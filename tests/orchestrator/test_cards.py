@@ -1,4 +1,4 @@
-"""What is kept of a sweep as a whole: what every space writes is read back, the rest is not lost."""
+"""What is kept of a sweep as a whole: what a space writes is read back, the rest is not lost."""
 
 import importlib
 import json
