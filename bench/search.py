@@ -42,8 +42,7 @@ import orchestrator
 import search_worlds
 import sweeps
 from infra.code_digest import code_digest
-from reporting.guarded import guarded
-from reporting.program import Figures, tell
+from reporting.program import Figures, run_with
 from search_worlds.hosts import Setting, main_settings, random_setting
 from search_worlds.kept import OUT, keep
 from search_worlds.product import TRIALS, How, sweep_world
@@ -247,17 +246,16 @@ def _hours(hours: float) -> str:
     return "never" if math.isinf(hours) else f"{hours:.1f}"
 
 
-def main() -> None:
-    """Run the program."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="Four worlds, under two minutes.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Take which strategies run, and how often."""
     parser.add_argument("--only", choices=STRATEGIES, action="append", help="One strategy.")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="Sweeps of each main world.")
-    options = parser.parse_args()
+
+
+def measure_asked(options: argparse.Namespace) -> Figures:
+    """Run what was asked for."""
     strategies = options.only or (QUICK_STRATEGIES if options.quick else list(STRATEGIES))
-    figures = guarded(lambda: measure(strategies, options.seeds, quick=options.quick))
-    tell(figures, holds, as_json=options.json)
+    return measure(strategies, options.seeds, quick=options.quick)
 
 
 def holds(figures: Figures) -> Mapping[str, bool]:
@@ -267,4 +265,4 @@ def holds(figures: Figures) -> Mapping[str, bool]:
 
 
 if __name__ == "__main__":
-    main()
+    run_with(__doc__ or "", add_options, measure_asked, holds)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from infra import reaper
 from orchestrator.state import State, StateInUseError, StateUnusableError
 from sweeps.problems import BadInputError, Problem
 
@@ -16,6 +15,8 @@ def bad_option(field: str, value: str, why: str, mend: str) -> BadInputError:
 @contextmanager
 def locked(state: State, who: str) -> Iterator[None]:
     """Hold a state folder for one command, which works for it. Raises BadInputError."""
+    from infra import reaper  # psutil is slow to import, and `check` locks nothing
+
     try:
         with state.lock(who), reaper.working_for(state.identity()):
             yield

@@ -90,15 +90,18 @@ class Estimate:
 
 
 def _finite(number: object) -> float | None:
-    """Return a finite number; None for all else."""
-    if isinstance(number, bool) or not isinstance(number, int | float):
+    """Return a number; None for none, and for one that is not finite. Raises TypeError."""
+    if number is None:
         return None
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise TypeError(f"{type(number).__name__} where a number belongs")
     return number if isfinite(number) else None
 
 
 def _finite_items(data: object) -> dict[str, float]:
-    items = data.items() if isinstance(data, dict) else ()
-    numbers = {str(name): _finite(number) for name, number in items}
+    if not isinstance(data, dict):
+        raise TypeError(f"{type(data).__name__} where numbers by name belong")
+    numbers = {str(name): _finite(number) for name, number in data.items()}
     return {name: number for name, number in numbers.items() if number is not None}
 
 
@@ -209,7 +212,7 @@ def _fields(cls: type[TrialResult], data: Mapping[str, object]) -> dict[str, Any
     known["estimates"] = {name: e for name, e in read.items() if e is not None}
     known["gpu_hours"] = _finite(data["gpu_hours"]) or 0.0
     for name in ("phase_s", "start_phase_s"):
-        known[name] = _finite_items(data.get(name))
+        known[name] = _finite_items(data.get(name, {}))
     for name in ("bound", "log_accept_length"):
         known[name] = _finite(data.get(name))
     lost = sorted(read.keys() - known["estimates"].keys())

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from reporting.guarded import Figures, guarded
 
-__all__ = ["Figures", "Holds", "machine", "run", "run_counted", "spread", "tell"]
+__all__ = ["Figures", "Holds", "machine", "run", "run_counted", "run_with", "spread"]
 
 Holds = Callable[[Figures], Mapping[str, bool]]
 """Says of each statement about the figures whether it holds: at any load of the machine, also where
@@ -38,7 +38,20 @@ def _nothing(figures: Figures) -> Mapping[str, bool]:
 def run(about: str, measure: Callable[[bool], Figures], holds: Holds = _nothing) -> None:
     """Measure and print. `measure` is told whether it must be quick, under a minute."""
     options = _parser(about).parse_args()
-    tell(guarded(lambda: measure(options.quick)), holds, as_json=options.json)
+    _tell(guarded(lambda: measure(options.quick)), holds, as_json=options.json)
+
+
+def run_with(
+    about: str,
+    add: Callable[[argparse.ArgumentParser], None],
+    measure: Callable[[argparse.Namespace], Figures],
+    holds: Holds = _nothing,
+) -> None:
+    """As `run`, with options of the program's own."""
+    parser = _parser(about)
+    add(parser)
+    options = parser.parse_args()
+    _tell(guarded(lambda: measure(options)), holds, as_json=options.json)
 
 
 def run_counted(
@@ -51,7 +64,7 @@ def run_counted(
     parser.add_argument(option, type=int, dest="count", help=f"How many; {many}, or {few}.")
     options = parser.parse_args()
     count = options.count or (few if options.quick else many)
-    tell(guarded(lambda: measure(options.quick, count)), holds, as_json=options.json)
+    _tell(guarded(lambda: measure(options.quick, count)), holds, as_json=options.json)
 
 
 def _parser(about: str) -> argparse.ArgumentParser:
@@ -67,7 +80,7 @@ def _name() -> str:
     return Path(sys.argv[0]).stem
 
 
-def tell(figures: Figures, holds: Holds, *, as_json: bool) -> None:
+def _tell(figures: Figures, holds: Holds, *, as_json: bool) -> None:
     """Print the figures; exit with 1 where they cannot be right."""
     malformed = [f"{name} = {value}" for name, value in figures.items() if _is_bad(name, value)]
     if malformed or not figures:

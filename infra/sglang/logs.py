@@ -68,7 +68,8 @@ def _culprit(text: str) -> str:
 
 
 def _follows(raised: Raised) -> bool:
-    return bool(CONSEQUENCE.search(str(raised)))
+    is_cancelled = raised.kind.endswith("CancelledError")  # by what ended the process
+    return is_cancelled or bool(CONSEQUENCE.search(str(raised)))
 
 
 def _explained(row: Signature, what: str) -> ExitReason:

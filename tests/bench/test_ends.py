@@ -176,6 +176,6 @@ def test_a_program_that_fails_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_program_measures_under_the_guard(name: str) -> None:
-    """The one way to be a program here is `run` or `run_counted`."""
+    """The one way to be a program here is `run`, or with options `run_counted` or `run_with`."""
     last = (ROOT / "bench" / f"{name}.py").read_text().partition('if __name__ == "__main__":')[2]
-    assert last.strip().startswith(("run(", "run_counted("))
+    assert last.strip().startswith(("run(", "run_counted(", "run_with("))

@@ -216,15 +216,11 @@ def test_only_finite_numbers_are_sent(uri: str, writer: MlflowWriter, tmp_path: 
     assert _only_run(uri).data.metrics == {
         "accept_length_so_far": 2.0,
         "decode_tok_s": 100.0,
-        "tpot_s_low": 1.0,
-        "tpot_s_high": 2.0,
         "gpu_hours": 0.25,
         "phase_s.cold_pass": 12.5,
     }
     tags = _only_run(uri).data.tags
-    assert (
-        tags["not_finite"] == "bound=inf, decode_tok_s_high=inf, decode_tok_s_low=nan, tpot_s=nan"
-    )
+    assert "not_finite" not in tags, "a result's are unknown once they were written down"
     assert tags["not_finite_so_far"] == (
         "tok_s_so_far=inf, tok_s_so_far_high=nan, tok_s_so_far_low=-inf"
     )
