@@ -1,5 +1,6 @@
 """One spoilt file of a state folder costs what it held, and stops no command."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -63,7 +64,8 @@ def _newest(state: State) -> Path:
 
 def _all_commands_end(state: State, *some: list[str]) -> None:
     for words in some or COMMANDS:
-        done = CliRunner().invoke(app, [*words, "--state-dir", str(state.root)])
+        with contextlib.chdir(state.root.parent):  # a report is written where the command is typed
+            done = CliRunner().invoke(app, [*words, "--state-dir", str(state.root)])
         fault = done.exception
         assert fault is None or isinstance(fault, SystemExit), (words, done.output, fault)
 
