@@ -19,7 +19,8 @@ HELD_SEEDS, that nothing was tuned on.
   and of predicted tok/s that held the truth.
 
 Sweeps that are done are kept in bench/out until the code changes, so that a run that was cut off
-goes on. `--only NAME` runs one strategy, `--seeds N` so many seeds of each main world.
+goes on. `--only NAME` runs one strategy, `--seeds N` so many seeds of each main world, `--hosts N`
+so many of the random hosts.
 """
 
 import argparse
@@ -103,24 +104,24 @@ def _score_of(data: Mapping[str, Any]) -> Score:
     return Score(**{**data, **pairs})
 
 
-def tasks(strategies: Iterable[str], seeds: int, *, quick: bool) -> Iterator[Task]:
-    """Yield all sweeps, the random hosts last."""
+def tasks(strategies: Iterable[str], seeds: int, hosts: int, *, quick: bool) -> Iterator[Task]:
+    """Yield all sweeps, those of so many random hosts last."""
     for setting in main_settings():
         if not quick or setting.name in QUICK_WORLDS:
             for strategy in strategies:
                 for seed in range(1 if quick else seeds):
                     yield Task(setting, strategy, seed, QUICK_TRIALS if quick else TRIALS)
-    for seed in () if quick else HELD_SEEDS:
+    for seed in () if quick else HELD_SEEDS[:hosts]:
         for strategy in strategies:
             yield Task(random_setting(seed), strategy, seed)
 
 
-def measure(strategies: Sequence[str], seeds: int, *, quick: bool) -> Figures:
+def measure(strategies: Sequence[str], seeds: int, hosts: int, *, quick: bool) -> Figures:
     """Run all sweeps; the table goes to standard error."""
     began_s = time.monotonic()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-    wanted = list(tasks(strategies, seeds, quick=quick))
+    wanted = list(tasks(strategies, seeds, hosts, quick=quick))
     for setting in {task.setting.name: task.setting for task in wanted}.values():
         _ = World(setting).best  # once, for all workers
     scores = []
@@ -250,12 +251,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Take which strategies run, and how often."""
     parser.add_argument("--only", choices=STRATEGIES, action="append", help="One strategy.")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="Sweeps of each main world.")
+    most = len(HELD_SEEDS)
+    parser.add_argument("--hosts", type=int, default=most, help=f"Random hosts, {most} at most.")
 
 
 def measure_asked(options: argparse.Namespace) -> Figures:
     """Run what was asked for."""
     strategies = options.only or (QUICK_STRATEGIES if options.quick else list(STRATEGIES))
-    return measure(strategies, options.seeds, quick=options.quick)
+    return measure(strategies, options.seeds, options.hosts, quick=options.quick)
 
 
 def holds(figures: Figures) -> Mapping[str, bool]:
