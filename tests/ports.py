@@ -12,7 +12,7 @@ from infra.file_lock import FileLock
 from infra.local_host import LocalHost
 
 _PLACE = Path("/tmp/orch-test-ports")  # whatever TMPDIR says: ports are the machine's
-_FIRST, _BLOCK, _BLOCKS = 10_000, 600, 33
+_FIRST, _BLOCK, _BLOCKS = 20_000, 600, 18
 """All below the ports of sweeps, which begin at 31000."""
 _RANGE = 150
 _SINGLE_FROM = 400

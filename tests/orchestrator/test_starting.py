@@ -284,7 +284,7 @@ def test_readiness_takes_health_and_a_token(tmp_path: Path, health: str, ready: 
         if ready:
             report = start.wait()
             assert "fired up and ready" in start.log_path.read_text()
-            assert report.phase_s[P.WARM_UP] > 100
+            assert report.phase_s[P.WARM_UP] > 0.5 * 120  # looks come late on a busy machine
         else:
             failure = _failure(start)
             assert failure.outcome is Outcome.HUNG
