@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from infra.code_digest import code_digest
@@ -42,7 +41,7 @@ class KeptAccepts:
         self._known |= {name: self._inner.accept(draft) for name, draft in missing.items()}
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self._path, {n: e and asdict(e) for n, e in self._known.items()})
+            write_json(self._path, {n: e and e.as_data() for n, e in self._known.items()})
         except OSError as error:
             logger.warning("replayed accept lengths are not kept: %s", error)
 
@@ -51,6 +50,6 @@ def _read(path: Path) -> dict[str, Estimate | None]:
     """Read what was kept; nothing where the file is not what was written."""
     try:
         kept = read_json(path) or {}
-        return {name: None if row is None else Estimate(**row) for name, row in kept.items()}  # type: ignore[arg-type] # as written above
-    except (OSError, TypeError, ValueError):
+        return {name: row and Estimate.from_data(row) for name, row in kept.items()}  # type: ignore[arg-type, misc] # as written above
+    except (OSError, LookupError, TypeError, ValueError):
         return {}

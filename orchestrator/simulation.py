@@ -4,6 +4,7 @@ Everything but the wire is the real thing: the trial, the search, the engine and
 """
 
 import asyncio
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,6 +45,8 @@ from sweeps.hosts import EngineName
 from sweeps.prompts import Prompt
 from sweeps.records import EndReason, PassRecord, RequestRecord
 
+logger = logging.getLogger(__name__)
+
 _READERS = {CHAT: read_chat, GENERATE: read_generate}
 _PROBE_TOKENS = 4
 
@@ -63,7 +66,10 @@ def drive(run: SweepRun) -> None:
             job = run.next_job(host)
             if job is not None:
                 run.on_result(run_trial(job, tools[host.name], _Inline(run)))
-    known.save()
+    try:
+        known.save()
+    except OSError as error:
+        logger.warning("drafts are not kept for other sweeps: %s", error)
 
 
 def simulated_tools(known: KnownDrafts | None = None) -> Tools:

@@ -6,23 +6,21 @@ of the whole grid takes minutes.
 """
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from infra.emulated.text import BUILT_IN, Kind, kind_of, seed_of, tokenize
+from search_worlds.kept import OUT, keep
 from sweeps.drafting.ngram import NgramDrafter, NgramShape
 from sweeps.workloads import Workload
 
 Floats = NDArray[np.float64]
 
-OUT = Path(__file__).parents[1] / "out"
 PROMPTS = {"code": "code", "reasoning": "think", "chat": "prose"}
 """Built-in prompt set to the kind of text that answers it."""
 
@@ -147,11 +145,3 @@ def _place(points: Sequence[int], at: Floats) -> tuple[NDArray[np.intp], Floats,
     low = np.clip(np.searchsorted(logs, wanted, side="right") - 1, 0, len(points) - 2)
     share = np.clip((wanted - logs[low]) / (logs[low + 1] - logs[low]), 0, 1)
     return low.astype(np.intp), share, len(points)
-
-
-def keep(path: Path, data: object) -> None:
-    """Write what took long to find, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.part")
-    beside.write_text(json.dumps(data))
-    beside.replace(path)

@@ -1,8 +1,9 @@
 """Where the benches of the search keep what took long."""
 
 import json
-import os
 from pathlib import Path
+
+from infra.whole_file import write_whole
 
 OUT = Path(__file__).parents[1] / "out"
 
@@ -10,6 +11,4 @@ OUT = Path(__file__).parents[1] / "out"
 def keep(path: Path, data: object) -> None:
     """Write what took long to find, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.part")
-    beside.write_text(json.dumps(data))
-    beside.replace(path)
+    write_whole(path, json.dumps(data).encode())

@@ -13,9 +13,10 @@ from infra.emulated.settings import Settings, make_settings
 from infra.emulated.truth import HostTruth
 from infra.engines import complete
 from infra.sglang.flags import NEWEST, spelled
-from search_worlds.accept import FULL, OUT, Floats, Grid, accept_table, chain_accept, keep
+from search_worlds.accept import FULL, Floats, Grid, accept_table, chain_accept
 from search_worlds.canonical import IPC, Canonicaliser
 from search_worlds.hosts import Setting
+from search_worlds.kept import OUT, keep
 from sweeps.axes import is_environment
 from sweeps.config import Config
 from sweeps.search.roles import drafting_of, serving_of, width_of

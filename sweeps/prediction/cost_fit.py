@@ -28,9 +28,8 @@ from sweeps.intervals import Interval
 from sweeps.prediction.all_reduces import NOT_TIMED, AllReduces, Changes, changes_of
 from sweeps.prediction.observations import Observation, Work
 from sweeps.prediction.small_effects import SmallEffects
-from sweeps.search.evidence import CHAINS
 from sweeps.search.gaussian import Floats
-from sweeps.search.roles import cost_of, trait_of
+from sweeps.search.roles import CHAINS, cost_of, trait_of
 
 DRAWS = 300
 MOST_OBSERVED = 60

@@ -11,7 +11,7 @@ from statistics import fmean
 from sweeps.config import Config
 from sweeps.memory_borders import fault_of_memory
 from sweeps.results import Estimate, Outcome, TrialResult
-from sweeps.search.roles import width_of
+from sweeps.search.roles import CHAINS, width_of
 from sweeps.search.steps import Purpose
 
 LAUNCH_SPREAD, LAUNCH_WEIGHT = 0.015, 8
@@ -21,8 +21,6 @@ HOST_SPREAD = 0.1
 LEAST_SPREAD, UNKNOWN_SPREAD = 0.002, 0.05
 _Z = 1.96
 DECODE_RATE = "decode_tok_s"
-CHAINS = ("EAGLE", "EAGLE3", "STANDALONE")
-"""Drafters that take a step of their own for each token, and learn nothing while they serve."""
 STOPPED_SHARE = 0.55
 """Of the cost of a trial: what one costs that is stopped in its probe, until one was."""
 PROMPT_SPREAD = 0.06

@@ -12,6 +12,9 @@ from sweeps.values import Value
 DRAFT_TOKENS = "speculative_num_draft_tokens"
 DRAFT_STEPS = "speculative_num_steps"
 ALGORITHM = "speculative_algorithm"
+TREE_BREADTH = "speculative_eagle_topk"
+CHAINS = ("EAGLE", "EAGLE3", "STANDALONE")
+"""Drafters that take a step of their own for each token, and learn nothing while they serve."""
 
 
 class Role(StrEnum):
@@ -76,9 +79,6 @@ WIDENING: Mapping[str, float] = {
 }
 """What an axis adds to the logarithm of an accept length from its one end to the other, as more
 matches can only add: an expectation, no more."""
-
-
-TREE_BREADTH = "speculative_eagle_topk"
 
 
 @cache

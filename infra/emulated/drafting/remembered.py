@@ -13,6 +13,7 @@ from pathlib import Path
 
 from infra.code_digest import code_digest
 from infra.emulated import text, writing
+from infra.whole_file import write_whole
 from sweeps import drafting
 from sweeps.drafting.ngram import NgramDrafter, NgramRequest, NgramShape
 from sweeps.values import digest
@@ -49,9 +50,8 @@ class KnownDrafts:
         for name, table in self._tables.items():
             if _size(table) == self._saved[name]:
                 continue
-            written = self._folder / f"{name}.part"
-            written.write_bytes(b"".join(_packed(key, row) for key, row in table.items()))
-            written.replace(self._folder / name)
+            packed = b"".join(_packed(key, row) for key, row in table.items())
+            write_whole(self._folder / name, packed)
             self._saved[name] = _size(table)
 
     def _read(self, name: str) -> Matches:

@@ -138,7 +138,7 @@ CASES: list[tuple[str, int | None, Moment, list[str]]] = [
      ["FileNotFoundError: [Errno 2] No such file or directory: '/data/corpus.jsonl'"]),
     ("library_missing", 1, START,
      ["ImportError: libnuma.so.1: cannot open shared object file: No such file or directory"]),
-    ("system_error", 1, START, ["PermissionError: [Errno 13] Permission denied: '/root/.cache'"]),
+    ("system_error", 1, START, ["PermissionError: [Errno 13] Permission denied: '/var/cache'"]),
     ("system_error", -9, START, [HIT, "requests.exceptions.ProxyError: HTTPConnectionPool"]),
     ("driver_mismatch", -9, CAPTURE,
      [BEGUN, HIT, "RuntimeError: Triton Error [CUDA]: device kernel image is invalid"]),
