@@ -7,7 +7,7 @@ from sweeps.exporters.launches import PORT, Reading, Unknown, UnreadableExportEr
 from sweeps.exporters.recommendation import Recommendation, comments
 from sweeps.exporters.sealed import as_comments, record
 from sweeps.exporters.server_command import read_command
-from sweeps.exporters.systemd_words import replaced, words_of
+from sweeps.exporters.systemd_words import has_several_commands, replaced, words_of
 
 HOST_NAME, PORT_NAME = "SERVE_HOST", "SERVE_PORT"
 """Variables of the unit that a drop-in may set otherwise."""
@@ -101,7 +101,7 @@ class _Unit:
         words: list[Word] = list(words_of(command))
         if not words:
             raise UnreadableExportError("its ExecStart is empty")
-        if ";" in words:
+        if has_several_commands(command):
             raise UnreadableExportError("several commands stand in its ExecStart")
         if ":" not in prefix:
             words = list(replaced([str(word) for word in words], self._env))

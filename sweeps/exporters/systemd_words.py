@@ -21,7 +21,12 @@ _BLANKS = " \t\n\r"
 
 def words_of(value: str) -> list[str]:
     """Split a value into words. Raises UnreadableExportError."""
-    return [_without_specifiers(word) for word in _split(value)]
+    return [_without_specifiers(word) for _, word in _split(value)]
+
+
+def has_several_commands(value: str) -> bool:
+    """Tell whether a bare `;` parts commands; a quoted one is a word like others."""
+    return any(written == ";" for written, _ in _split(value))
 
 
 def replaced(words: list[str], variables: Mapping[str, Word]) -> Iterator[Word]:
@@ -46,15 +51,17 @@ def _braced_replaced(word: str, variables: Mapping[str, Word]) -> Word:
     return _BRACED.sub(lambda match: str(variables[match[1]]) if match[1] else "$", word)
 
 
-def _split(value: str) -> Iterator[str]:
+def _split(value: str) -> Iterator[tuple[str, str]]:
+    """Yield each word as it is written and as it is meant."""
     at = 0
     while True:
         while at < len(value) and value[at] in _BLANKS:
             at += 1
         if at >= len(value):
             return
+        began = at
         word, at = _word(value, at)
-        yield word
+        yield value[began:at], word
 
 
 def _word(value: str, at: int) -> tuple[str, int]:

@@ -347,3 +347,10 @@ def _write_golden() -> None:
 
 if __name__ == "__main__":
     _write_golden()
+
+
+def test_a_quoted_semicolon_is_a_word_of_a_unit_and_a_bare_one_parts_commands() -> None:
+    unit = "[Service]\nExecStart=/opt/bin/python -m sglang.launch_server --a {}\n"
+    assert EXPORTERS["systemd"].read(unit.format('";"')).launch.options[-2:] == ("--a", ";")
+    with pytest.raises(UnreadableExportError, match="several commands"):
+        EXPORTERS["systemd"].read(unit.format("1 ; /bin/true"))
