@@ -22,7 +22,9 @@ from sweeps.config import Config
 from sweeps.results import TrialResult
 
 LOADS, QUICK_LOADS = (2, 4, 8, 16), (2, 8)
-WORK = Workload(prompts="code", max_tokens=256, cold_prompts=4, measured_prompts=12, probe_s=0,
+WORK = Workload(prompts="code", max_tokens=256, cold_prompts=4, measured_prompts=12,
+                most_measured_prompts=12,
+                probe_s=0,
                 measure_s=1e5)  # fmt: skip
 CONFIG = Config.of({"speculative_algorithm": "NGRAM"})
 

@@ -140,6 +140,7 @@ def small_sweep(trials: int) -> Sweep:
             max_tokens=LONG_ANSWER_TOKENS,
             ignore_eos=True,
             measured_prompts=2,
+            most_measured_prompts=2,
             cold_prompts=1,
             warming_passes=1,
             measure_s=1e6,

@@ -85,26 +85,29 @@ def choose(
     return Chosen(last, told, tuple(outside), tuple(loud))
 
 
-def keeping_dialect(state: State, sweep: Sweep, space_file: Path, wish: Wish) -> Sweep:
-    """Return a sweep with the dialect that the one to be resumed began with.
+def keeping_load(state: State, sweep: Sweep, space_file: Path, wish: Wish) -> Sweep:
+    """Return a sweep with what the one to be resumed began with, where the file leaves it open.
 
-    It is part of what was measured. Where the file names one, or the hosts have lost it, that is an
-    edit like others.
+    That is the dialect, unless the hosts have lost it, and how many prompts are measured: a sweep
+    of a version without longer passes keeps to its number. Both are part of what was measured.
     """
     last = None if wish is Wish.NEW else _last(state, sweep, space_file, wish)
-    dialect = _recorded_dialect(state, last) if last else ""
-    if not dialect or not sweep.workload.leaves_dialect_open:
-        return sweep
-    kept = fitting_dialect(load_of(sweep), preferred=dialect)
-    return replace(sweep, workload=sweep.workload.speaking(kept)) if kept == dialect else sweep
+    before = _recorded_load(state, last) if last else {}
+    work, dialect = sweep.workload, before.get("dialect")
+    is_fixed = before and "most_measured_prompts" not in before
+    if is_fixed and work.most_measured_prompts is None:
+        work = replace(work, most_measured_prompts=work.measured_prompts)
+    if isinstance(dialect, str) and dialect and work.leaves_dialect_open:
+        kept = fitting_dialect(load_of(sweep), preferred=dialect)
+        work = work.speaking(kept) if kept == dialect else work
+    return replace(sweep, workload=work)
 
 
-def _recorded_dialect(state: State, sweep_id: str) -> str:
-    """Return the dialect that a sweep was measured through; empty where its card has none."""
+def _recorded_load(state: State, sweep_id: str) -> Mapping[str, object]:
+    """Return the workload of a sweep as its card has it; empty where it has none."""
     definition = state.card(sweep_id).get("definition")
     workload = definition.get("workload") if isinstance(definition, dict) else None
-    dialect = workload.get("dialect") if isinstance(workload, dict) else None
-    return dialect if isinstance(dialect, str) else ""
+    return workload if isinstance(workload, dict) else {}
 
 
 def command_again(space_file: Path, wish: Wish) -> str:

@@ -1,6 +1,6 @@
 """The passes that a trial makes over a ready server, in their order, and what each is for."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from sweeps.drift import drift_of
 from sweeps.factors import cross_check
 from sweeps.learning import learning_in
 from sweeps.metrics import measure_all, measure_probe, steps_set_aside
+from sweeps.pass_length import pays
 from sweeps.prompts import Prompt
 from sweeps.records import Baseline, EndReason, Measurement, PassRecord
 from sweeps.results import Estimate, Phase
@@ -34,6 +35,10 @@ class Stage(Protocol):
 
     def left_s(self) -> float:
         """Return how much of the trial's time is left, in the host's seconds."""
+        ...
+
+    def spent_s(self) -> float:
+        """Return how much of it is over."""
         ...
 
     def should_stop(self) -> bool:
@@ -78,6 +83,8 @@ class Course:
     """Passes of generated warm-up that were made before the measured one."""
     _rose: float | None = None
     """What the last of them gained in accept length on the one before, where more were due."""
+    _seen: PassProgress | None = None
+    """The running pass, as it was last told."""
     _shallow: list[str] = field(default_factory=list)
     """Passes before which the cache could not be brought to the depth of the measured one."""
 
@@ -99,7 +106,7 @@ class Course:
         if not self.plain:
             self._settle()
         self.stage.enter(Phase.MEASURING)
-        self.measured = record = self._load(work.measured(), work.concurrency)
+        self.measured = record = self._load(self._worthwhile(), work.concurrency)
         self.stage.keep(record)
         for concurrency in work.concurrencies:
             self._loaded(concurrency)
@@ -233,6 +240,29 @@ class Course:
                 self._shallow.append(what)
                 return
 
+    def _worthwhile(self) -> Iterator[Prompt]:
+        """Yield the prompts of the measured pass; those beyond the least as long as they pay."""
+        start_s = self.stage.spent_s()
+        yield from self.workload.measured()
+        for prompt in self.workload.further():
+            seen = self._seen
+            if seen is None or not self._is_sound(seen) or not self._has_time(seen):
+                return
+            if not pays(seen.decode_blocks_per_s, seen.elapsed_s, start_s):
+                return
+            yield prompt
+
+    def _is_sound(self, seen: PassProgress) -> bool:
+        """Tell whether the requests so far ended well, with tokens that can be timed."""
+        ended_badly = seen.broken_requests + seen.silent_requests
+        return not ended_badly and seen.output_tokens > seen.finished_requests
+
+    def _has_time(self, seen: PassProgress) -> bool:
+        """Tell whether one more request is likely to end before the pass must."""
+        work = self.workload
+        each_s = seen.elapsed_s * work.concurrency / max(1, seen.finished_requests)
+        return seen.elapsed_s + each_s <= min(work.measure_s, self.stage.left_s())
+
     def _loaded(self, concurrency: int) -> None:
         if self.stage.left_s() <= 0:
             self.unmade.append(f"{concurrency} streams")
@@ -279,9 +309,13 @@ class Course:
         self.stage.keep(record)
         return record
 
+    def _progress(self, seen: PassProgress) -> None:
+        self._seen = seen
+        self.stage.progress(seen)
+
     def _load(
         self,
-        prompts: Sequence[Prompt],
+        prompts: Iterable[Prompt],
         concurrency: int,
         *,
         max_tokens: int | None = None,
@@ -290,6 +324,7 @@ class Course:
         arrivals: Arrivals | None = None,
     ) -> PassRecord:
         work, stage = self.workload, self.stage
+        self._seen = None
         return self.client.run_pass(
             self.url,
             prompts,
@@ -306,7 +341,7 @@ class Course:
             dialect=work.dialect,
             deadline_s=min(limit_s or work.measure_s, work.measure_s, stage.left_s()),
             silence_s=self.silence_s,
-            on_progress=stage.progress,
+            on_progress=self._progress,
             should_stop=stage.should_stop,
             arrivals=arrivals,
         )

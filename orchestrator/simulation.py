@@ -6,7 +6,7 @@ Everything but the wire is the real thing: the trial, the search, the engine and
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,7 +180,7 @@ class SimulatedClient:
     def run_pass(  # noqa: PLR0913 - each is a term of the load
         self,
         url: str,
-        prompts: Sequence[Prompt],
+        prompts: Iterable[Prompt],
         sampling: Sampling,
         *,
         concurrency: int,

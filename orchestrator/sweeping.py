@@ -18,7 +18,7 @@ from infra.host_lock import owner_text
 from infra.probing.facts import HostFacts
 from infra.redaction import RedactingFilter
 from orchestrator.choices import THIS_MACHINE, ClusterChoice, Driver, HostChoice
-from orchestrator.continuing import Chosen, Wish, choose, keeping_dialect
+from orchestrator.continuing import Chosen, Wish, choose, keeping_load
 from orchestrator.dialect_choice import dialect_notes
 from orchestrator.display import follower_for
 from orchestrator.events import Follower
@@ -126,7 +126,7 @@ def _run_sweep(
     fingerprints = {name: found.fingerprint for name, found in facts.items()}
     with locked(state, f"a sweep of {space_file.name}"):
         left = _close_dead(state)
-        sweep = keeping_dialect(state, sweep, space_file, wish)
+        sweep = keeping_load(state, sweep, space_file, wish)
         chosen = choose(state, sweep, space_file, wish, fingerprints)
         sweep_id = chosen.sweep_id
         with hosts_locked(sweep, facts, owner_text(sweep_id, state.root)):

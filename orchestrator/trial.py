@@ -466,7 +466,11 @@ class _TrialRun:
 
     def left_s(self) -> float:
         """Return how much of the trial's time is left."""
-        return self._job.sweep.budget.trial_s - (self._clock.now_s() - self._started_s)
+        return self._job.sweep.budget.trial_s - self.spent_s()
+
+    def spent_s(self) -> float:
+        """Return how much of it is over."""
+        return self._clock.now_s() - self._started_s
 
     def enter(self, phase: Phase) -> None:
         """Begin a phase. What the server logs from here on belongs to it."""

@@ -16,6 +16,7 @@ _RANGES = {
     "max_tokens": Range(2, _NO_STEP),
     "cold_prompts": Range(0),
     "measured_prompts": Range(1),
+    "most_measured_prompts": Range(1),
     "measure_s": Range(LEAST_MEASURE_S, f"in so short a pass {_NO_INTERVAL}", whole=False),
     "concurrency": Range(1),
     "loaded_prompts": Range(1),
@@ -31,6 +32,7 @@ _RANGES = {
     "top_k": Range(-1),
     "sampling_seed": Range(0),
 }
+_OPTIONAL = ("requests_per_s", "most_measured_prompts")
 _TEXTS = ("prompts", "contents")
 _DIALECTS = ("chat", "generate")
 
@@ -44,7 +46,7 @@ def field_problems(values: Mapping[str, object]) -> list[Problem]:
     ]
     for name, allowed in _RANGES.items():
         value = values[name]
-        unset = name == "requests_per_s" and value is None
+        unset = name in _OPTIONAL and value is None
         if not unset and not allowed.holds(value):
             found.append(Problem(f"workload.{name}", str(value), allowed.why, allowed.wanted))
     if values["top_k"] == 0:

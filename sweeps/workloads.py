@@ -51,6 +51,10 @@ class Workload:
     max_tokens: int = 512
     cold_prompts: int = 4
     measured_prompts: int = 24
+    """The least of the measured pass, which goes on with further ones as long as that pays (see
+    `sweeps.pass_length`)."""
+    most_measured_prompts: int | None = None
+    """The most of it; None: all that the set has left."""
     measure_s: float = 90.0
     """The limit of the cold pass, of the measured one and of each loaded one."""
     concurrency: int = 1
@@ -128,6 +132,12 @@ class Workload:
         """Return the prompts of the measured pass."""
         return self._dealt("measured")
 
+    def further(self) -> list[Prompt]:
+        """Return the prompts that the measured pass may go on with: no other pass has them."""
+        most = self.most_measured_prompts
+        end = None if most is None else self.needed_prompts + most - self.measured_prompts
+        return self._ordered()[self.needed_prompts : end]
+
     def loaded(self, concurrency: int) -> list[Prompt]:
         """Return the prompts of a loaded pass, one of `concurrencies`."""
         return self._dealt(f"loaded at {concurrency}")
@@ -172,6 +182,8 @@ class Workload:
         Raises BadInputError where the prompts cannot be read.
         """
         data = {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.most_measured_prompts == self.measured_prompts:
+            del data["most_measured_prompts"]  # as before there were further ones
         data["concurrencies"] = list(self.concurrencies)
         data["dialect"] = str(self.dialect)
         data["contents"] = self._source().contents
@@ -183,14 +195,24 @@ class Workload:
     def from_data(cls, data: Mapping[str, object]) -> "Workload":
         """Read back what `as_data` wrote; what a newer version added is left out."""
         known = {each.name for each in fields(cls)}
-        return cls(**{n: v for n, v in data.items() if n in known})  # type: ignore[arg-type] # from as_data
+        read = {n: v for n, v in data.items() if n in known}
+        if "measured_prompts" in read:
+            read.setdefault("most_measured_prompts", read["measured_prompts"])
+        return cls(**read)  # type: ignore[arg-type] # from as_data
 
     def __str__(self) -> str:
         rest = f", then {' and '.join(map(str, self.concurrencies))}" if self.concurrencies else ""
         return (
-            f"{self.measured_prompts} {self.prompts} prompts of up to {self.max_tokens} tokens,"
+            f"{self._measured_range} {self.prompts} prompts of up to {self.max_tokens} tokens,"
             f" {self.concurrency} at a time{rest}, for at most {self.measure_s:g} s"
         )
+
+    @property
+    def _measured_range(self) -> str:
+        least, most = self.measured_prompts, self.most_measured_prompts
+        if most is None:
+            return f"at least {least}"
+        return str(least) if most == least else f"{least} to {most}"
 
     def problems(self) -> list[Problem]:
         """List everything that is wrong with the workload."""
@@ -213,6 +235,11 @@ class Workload:
             mend = f"Ask for at least {least}."
             asked = str(self.measured_prompts)
             yield Problem("workload.measured_prompts", asked, why, mend)
+        most = self.most_measured_prompts
+        if most is not None and most < self.measured_prompts:
+            why = f"the least, `measured_prompts`, is {self.measured_prompts}"
+            mend = "Give as many or more, or None for all that the set has left."
+            yield Problem("workload.most_measured_prompts", str(most), why, mend)
         if self.requests_per_s is not None:
             needed_s = self.open_loop_prompts / self.requests_per_s
             if needed_s > self.measure_s:

@@ -38,7 +38,8 @@ sweep = Sweep(
         Choice("NCCL_PROTO", [None, "LL", "Simple"]),
     ],
     fixed={{"tp_size": 2}},
-    workload=Workload(max_tokens={tokens}, measured_prompts=2, cold_prompts=1, probe_s=0,
+    workload=Workload(max_tokens={tokens}, measured_prompts=2, most_measured_prompts=2,
+                      cold_prompts=1, probe_s=0,
                       warming_passes=0, measure_s=1e6, ignore_eos=True),
     # Nothing in this space fails or hangs by itself, however busy the machine is.
     budget=Budget(trials={trials}, trial_s=1e7, start_s=1e7, phase_s=1e7),

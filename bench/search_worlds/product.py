@@ -50,7 +50,6 @@ SETTING_S = 20.0
 OWN_SIGMA, SIZE_SIGMA = 0.03, 0.01
 """Of each setting: an all-reduce alone is not quite one in a step; and of each of its sizes."""
 HOST = "local"
-EAGLE_MODEL = "kimi-k2-instruct-eagle3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ class How:
 def sweep_world(world: World, seed: int, how: How, trials: int = TRIALS) -> Swept:
     """Run a sweep of a world to its end."""
     began_s = time.process_time()
-    with _state() as state, _known(world.setting, seed) as name:
+    with _state() as state, known_to_the_emulator(world.setting, seed) as name:
         sweep, facts = _ready(world, seed, state, name)
         watching = _Watching(gpu_hours=_screen(sweep, facts, state) if how.screened else 0.0)
         sweep = replace(
@@ -181,20 +180,6 @@ def _state() -> Iterator[State]:
         yield State(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _known(setting: Setting, seed: int) -> Iterator[str]:
-    models = emulated_truth.DRAFT_MODELS
-    assert isinstance(models, dict), "so that a world can have a drafter of its own"
-    before = models[EAGLE_MODEL]
-    models[EAGLE_MODEL] = setting.hit_rates
-    name = known_to_the_emulator(setting, seed)
-    try:
-        yield name
-    finally:
-        models[EAGLE_MODEL] = before
-        emulated_truth.TRUTHS.pop(name)
 
 
 def _predictions(path: Path) -> tuple[dict[int, Foreseen], dict[int, float]]:

@@ -6,7 +6,9 @@ product of both against whole noiseless trials.
 """
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
@@ -17,6 +19,7 @@ from infra.code_digest import code_digest
 from infra.emulated import cost, text, writing
 from infra.emulated import drafting as emulated_drafting
 from infra.emulated import settings as emulated_settings
+from infra.emulated import truth as emulated_truth
 from infra.emulated.cost import step_cost
 from infra.emulated.drafting import chain
 from infra.emulated.drafting.drafter import RequestDrafter, make_drafter, ngram_shape
@@ -50,6 +53,7 @@ AT_ONCE = 256
 COARSE = {
     "speculative_ngram_max_bfs_breadth": (1, 3, 6, 16), "ngram_match_depth": (4, 8, 18),
 }  # fmt: skip
+EAGLE_MODEL = "kimi-k2-instruct-eagle3"
 COARSE_MISS = 1.04
 """By how much the best of the coarse shapes may fall behind the best of all, at the most."""
 
@@ -113,7 +117,8 @@ class World:
     @cached_property
     def _bests(self) -> list[tuple[float, Config] | None]:
         """Look at all, once: what was found is kept in bench/out."""
-        code = code_digest(drafting, text, writing, emulated_drafting, cost, emulated_settings)
+        own = sys.modules[__name__]
+        code = code_digest(drafting, text, writing, emulated_drafting, cost, emulated_settings, own)
         path = OUT / "bests" / f"{digest([repr(self.setting), repr(self.sweep), code])}.json"
         if path.is_file():
             kept = json.loads(path.read_text())
@@ -159,7 +164,8 @@ class World:
         return draft.algorithm, sized.draft_tokens, sized.draft_steps
 
     def _chain_accept(self, draft: Config) -> float:
-        drafter = make_drafter(settings_of(self.sweep, draft), self.setting.truth)
+        with drafting_as(self.setting):
+            drafter = make_drafter(settings_of(self.sweep, draft), self.setting.truth)
         tokens = steps = 0
         for request in _served(self.sweep).measured:
             done, told = _verified(request, drafter.open(request.prompt, request.key))
@@ -334,14 +340,32 @@ def _ngram_accepts(sweep: Sweep, drafts: Sequence[Config]) -> dict[Config, float
     return {draft: kept[repr(shape)] for draft, shape in shapes.items()}
 
 
-def known_to_the_emulator(setting: Setting, seed: int) -> str:
-    """Let the emulated host of this process know a world under a name of its own; return the name.
+@contextmanager
+def drafting_as(setting: Setting) -> Iterator[None]:
+    """Let EAGLE3's drafts of this process hit as often as those of a world."""
+    models = emulated_truth.DRAFT_MODELS
+    assert isinstance(models, dict), "so that a world can have a drafter of its own"
+    before = models[EAGLE_MODEL]
+    models[EAGLE_MODEL] = setting.hit_rates
+    try:
+        yield
+    finally:
+        models[EAGLE_MODEL] = before
+
+
+@contextmanager
+def known_to_the_emulator(setting: Setting, seed: int) -> Iterator[str]:
+    """Let the emulated host of this process know a world under a name of its own; give the name.
 
     Another name draws other noise: names hold the seed.
     """
     name = f"{setting.truth.name}#{seed}"
     TRUTHS[name] = replace(setting.truth, name=name)
-    return name
+    try:
+        with drafting_as(setting):
+            yield name
+    finally:
+        TRUTHS.pop(name)
 
 
 def noiseless(truth: HostTruth) -> HostTruth:

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from infra.clock import Clock
@@ -41,7 +41,7 @@ class StreamingClient:
     def run_pass(  # noqa: PLR0913 - each is a term of the load
         self,
         url: str,
-        prompts: Sequence[Prompt],
+        prompts: Iterable[Prompt],
         sampling: Sampling,
         *,
         concurrency: int,
@@ -82,7 +82,7 @@ class _Pass:
     def __init__(
         self,
         order: Order,
-        prompts: Sequence[Prompt],
+        prompts: Iterable[Prompt],
         concurrency: int,
         clock: Clock,
         arrivals: Arrivals | None = None,

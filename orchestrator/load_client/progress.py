@@ -51,6 +51,7 @@ class ProgressMeter:
             finished_requests=sum(flight.end is EndReason.FINISHED for flight in flights),
             accept_length=_accept_length([flight.tally for flight in flights]),
             silent_requests=sum(flight.end is EndReason.SILENT for flight in flights),
+            broken_requests=sum(flight.end is EndReason.BROKEN for flight in flights),
             quiet_s=_quiet_s(flights, now_s),
         )
 

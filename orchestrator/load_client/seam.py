@@ -1,6 +1,6 @@
 """What a load client promises to those who measure with it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +44,8 @@ class PassProgress:
     """Tokens per verify step over the finished requests; None while none has told its steps."""
     silent_requests: int = 0
     """Requests that were given up because nothing came."""
+    broken_requests: int = 0
+    """Requests that the server refused or broke off."""
     quiet_s: float = 0.0
     """How long no running stream has brought a token; 0 while none runs."""
 
@@ -91,7 +93,7 @@ class LoadClient(Protocol):
     def run_pass(  # noqa: PLR0913 - each is a term of the load
         self,
         url: str,
-        prompts: Sequence[Prompt],
+        prompts: Iterable[Prompt],
         sampling: Sampling,
         *,
         concurrency: int,
@@ -103,6 +105,9 @@ class LoadClient(Protocol):
         should_stop: Callable[[], bool],
     ) -> PassRecord:
         """Send the prompts in order, `concurrency` at a time, and block until the pass is over.
+
+        A prompt is taken when a stream is free for it, so that `prompts` may decide by then whether
+        there is another one.
 
         With `arrivals` the loop is open: each request is due at its scheduled time, whatever the
         server does. `concurrency` is then the most that run at once: a request that finds as many

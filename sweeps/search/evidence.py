@@ -10,11 +10,12 @@ from statistics import fmean
 
 from sweeps.config import Config
 from sweeps.memory_borders import fault_of_memory
+from sweeps.pass_length import START_SPREAD
 from sweeps.results import Estimate, Outcome, TrialResult
 from sweeps.search.roles import CHAINS, width_of
 from sweeps.search.steps import Purpose
 
-LAUNCH_SPREAD, LAUNCH_WEIGHT = 0.015, 8
+LAUNCH_SPREAD, LAUNCH_WEIGHT = START_SPREAD, 8
 """Spread between starts of one variant, and how many starts that assumption is worth."""
 HOST_SPREAD = 0.1
 """Between hosts that no configuration was measured on alike."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from infra.emulated.truth import TRUTHS
 from orchestrator.choices import Driver, HostChoice
 from orchestrator.state import State
 from orchestrator.sweeping import run_sweep
@@ -35,14 +34,11 @@ def setting_named(name: str) -> Setting:
 def test_a_sweep_of_the_bench_is_that_of_the_command(tmp_path: Path) -> None:
     world = World(setting_named("M+ipc/ngram/code"))
     swept = sweep_world(world, SEED, How(), TRIALS)
-    name = known_to_the_emulator(world.setting, SEED)
-    try:
+    with known_to_the_emulator(world.setting, SEED) as name:
         run_sweep(
             ROOT / "search_spaces" / "ngram.py", tmp_path,
             HostChoice(EngineName.EMULATED, name), TRIALS, driver=Driver.SIMULATED,
         )  # fmt: skip
-    finally:
-        TRUTHS.pop(name)
     state = State(tmp_path)
     typed = state.results(state.sweep_ids()[-1])
     assert [r.config for r in typed] == [r.config for r in swept.results]
@@ -51,14 +47,21 @@ def test_a_sweep_of_the_bench_is_that_of_the_command(tmp_path: Path) -> None:
         assert one.estimates == other.estimates
 
 
-@pytest.mark.parametrize("prompts", ["code", "chat"])
-def test_the_truth_is_what_noiseless_trials_measure(prompts: str) -> None:
-    setting = setting_named(f"M+ipc/joint/{prompts}")
+WEAK, STRONG = (0.2,), (0.7, 0.5, 0.4)
+"""Hit rates of drafters that are not the emulator's own."""
+
+
+@pytest.mark.parametrize(("prompts", "hit_rates"), [("code", STRONG), ("chat", WEAK)])
+def test_the_truth_is_what_noiseless_trials_measure(
+    prompts: str, hit_rates: tuple[float, ...]
+) -> None:
+    setting = replace(setting_named(f"M+ipc/joint/{prompts}"), hit_rates=hit_rates)
     quiet = replace(setting, truth=noiseless(setting.truth))
     world = World(quiet)
     swept = sweep_world(world, 0, How("random", stop_rule=None), 6)
     measured = [r for r in swept.results if "decode_tok_s" in r.estimates]
     assert len({drafting_of(r.config) for r in measured}) >= 3
+    assert "EAGLE3" in {r.config.algorithm for r in measured}
     for result in measured:
         truth = world.tok_s(result.config)
         assert result.estimates["decode_tok_s"].value == pytest.approx(truth, rel=0.02)

@@ -34,7 +34,8 @@ sweep = Sweep(
         Choice("NCCL_PROTO", [None, "LL"]),
     ],
     fixed={{"tp_size": 8}},
-    workload=Workload(max_tokens={max_tokens}, measured_prompts=4, cold_prompts=1,
+    workload=Workload(max_tokens={max_tokens}, measured_prompts=4, most_measured_prompts=4,
+                      cold_prompts=1,
                       measure_s=1e6, ignore_eos=True),
     # A busy machine is slow to start a server, and host seconds are short here.
     budget=Budget(trials={trials}, trial_s=1e6, start_s=1e6, phase_s=1e6),

@@ -45,7 +45,8 @@ from search_spaces.cpu_tiny import sweep as whole
 sweep = replace(
     whole,
     workload=replace(
-        whole.workload, measured_prompts=8, cold_prompts=1, probe_s=1.0, warming_prompts=2,
+        whole.workload, measured_prompts=8, most_measured_prompts=8,
+        cold_prompts=1, probe_s=1.0, warming_prompts=2,
         warming_passes=2,
     ),
     budget=replace(whole.budget, trials=2, start_s=500.0, trial_s=1500.0),

@@ -25,7 +25,8 @@ from tests.sweeps.makers import SMALL, ngram, plain
 pytestmark = pytest.mark.slow
 
 HOST = HostSpec(engine=EngineName.EMULATED, version="0.5.23")
-LOAD = Workload(measured_prompts=4, cold_prompts=1, max_tokens=48, probe_s=5.0, probe_tokens=256,
+LOAD = Workload(measured_prompts=4, most_measured_prompts=4,
+                cold_prompts=1, max_tokens=48, probe_s=5.0, probe_tokens=256,
                 warming_prompts=2, warming_passes=1)  # fmt: skip
 SWEEP = replace(SMALL, workload=LOAD, hosts=[HOST], early_stopping=False, fixed={"tp_size": 8})
 COMMANDS = (["trials"], ["trials", "--json"], ["status"], ["report"], ["explain", "best"],

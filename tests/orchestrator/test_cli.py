@@ -34,7 +34,8 @@ sweep = Sweep(
         IntRange("speculative_num_draft_tokens", 2, 4, {"speculative_algorithm": "NGRAM"}),
     ],
     fixed={"tp_size": 8},
-    workload=Workload(max_tokens=256, measured_prompts=4, cold_prompts=1, measure_s=1e6),
+    workload=Workload(max_tokens=256, measured_prompts=4, most_measured_prompts=4,
+                      cold_prompts=1, measure_s=1e6),
     # A busy machine is slow to start a server, and host seconds are short here.
     budget=Budget(trials=2, trial_s=1e6, start_s=1e6, phase_s=1e6, silence_s=1e6),
     hosts=[HostSpec(time_scale=200.0)],

@@ -28,7 +28,12 @@ pytestmark = pytest.mark.slow
 NGRAM: dict[str, Value] = {"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 4}
 PLAIN: dict[str, Value] = {"speculative_algorithm": None}
 WORK = Workload(
-    prompts="code", max_tokens=256, cold_prompts=4, measured_prompts=6, concurrencies=(2, 4)
+    prompts="code",
+    max_tokens=256,
+    cold_prompts=4,
+    measured_prompts=6,
+    most_measured_prompts=6,
+    concurrencies=(2, 4),
 )
 SWEEP = Sweep(
     name="course",
@@ -91,6 +96,40 @@ def test_a_speculative_trial_makes_every_pass(tmp_path: Path) -> None:
     assert not any("accept length x steps/s" in note for note in result.notes)
 
 
+LONG = replace(
+    WORK, concurrencies=(), measured_prompts=2, most_measured_prompts=None, probe_s=0
+)  # fmt: skip
+
+
+def measured(folder: Path) -> list[dict[str, object]]:
+    return [line for line in spool(folder, "request") if line["phase"] == "measuring"]
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_a_measured_pass_goes_on_as_long_as_that_pays(tmp_path: Path, streams: int) -> None:
+    work = replace(LONG, concurrency=streams, measured_prompts=3 * streams)
+    result = trial(tmp_path, PLAIN, replace(SWEEP, workload=work))
+    assert result.outcome is Outcome.MEASURED, result.reason
+    requests = measured(tmp_path)
+    assert len(requests) > work.measured_prompts
+    assert {line["end"] for line in requests} == {"finished"}  # none is cut by the limit
+    rate = result.estimates["decode_tok_s"]
+    assert not rate.provisional
+    told = [line["prompt_key"] for line in spool(tmp_path, "request")]
+    assert len(set(told)) == len(told)
+
+
+def test_a_measured_pass_keeps_to_its_most_prompts_and_its_time(tmp_path: Path) -> None:
+    few, brief = (tmp_path / name for name in ("few", "brief"))
+    trial(few, PLAIN, replace(SWEEP, workload=replace(LONG, most_measured_prompts=3)))
+    assert len(measured(few)) == 3
+    work = replace(LONG, measure_s=30.0)
+    trial(brief, PLAIN, replace(SWEEP, workload=work))
+    ends = [line["end"] for line in measured(brief)]
+    assert len(ends) > 2
+    assert ends.count("deadline") <= 1  # one that was likely to end before
+
+
 def test_plain_decode_has_nothing_to_settle(tmp_path: Path) -> None:
     result = trial(tmp_path, PLAIN)
     assert result.outcome is Outcome.MEASURED
@@ -128,7 +167,8 @@ def test_broken_text_is_marked_and_never_recommended(tmp_path: Path) -> None:
     host = replace(SWEEP.hosts[0], scenario=str(world))
     run = sweep_run(
         replace(SWEEP, hosts=[host], early_stopping=False,
-                workload=replace(WORK, concurrencies=(), measured_prompts=2)),
+                workload=replace(WORK, concurrencies=(), measured_prompts=2,
+                                 most_measured_prompts=2)),
         tmp_path,
     )  # fmt: skip
     simulation.drive(run)
@@ -167,6 +207,9 @@ class Idle:
     def left_s(self) -> float:
         return 1e6
 
+    def spent_s(self) -> float:
+        return 0.0
+
     def should_stop(self) -> bool:
         return False
 
@@ -192,7 +235,9 @@ def test_a_load_is_measured_alike_wherever_it_stands_on_its_ladder(tmp_path: Pat
     for name, loads in (("up", (2, 4, 16)), ("down", (16, 4, 2))):
         folder = tmp_path / name
         folder.mkdir()
-        work = replace(WORK, concurrencies=loads, measured_prompts=12, probe_s=0)
+        work = replace(
+            WORK, concurrencies=loads, measured_prompts=12, most_measured_prompts=12, probe_s=0
+        )
         found.append(trial(folder, NGRAM, replace(SWEEP, workload=work)))
         assert phases(folder).count("loaded pass") == 3
     up, down = found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.continuing import Wish, choose, keeping_dialect, known_definition
+from orchestrator.continuing import Wish, choose, keeping_load, known_definition
 from orchestrator.dialect_choice import dialect_notes, with_dialect
 from orchestrator.simulation import simulated_tools
 from orchestrator.space_file import prepare
@@ -80,14 +80,14 @@ def test_a_resume_keeps_the_api_that_the_sweep_began_with(tmp_path: Path) -> Non
     state.write_card("s1", {**card, "definition": known_definition(began)})
     now = on("0.5.10")
     assert now.workload.dialect == "generate"
-    kept = keeping_dialect(state, now, FILE, Wish.AUTO)
+    kept = keeping_load(state, now, FILE, Wish.AUTO)
     assert kept.workload.dialect == "chat"
     assert choose(state, kept, FILE, Wish.AUTO, {}).sweep_id == "s1"
     with pytest.raises(BadInputError, match="incomparable"):
         choose(state, now, FILE, Wish.AUTO, {})
-    assert keeping_dialect(state, now, FILE, Wish.NEW).workload.dialect == "generate"
+    assert keeping_load(state, now, FILE, Wish.NEW).workload.dialect == "generate"
     lost = on("0.5.4")
-    assert keeping_dialect(state, lost, FILE, Wish.AUTO).workload.dialect == "generate"
+    assert keeping_load(state, lost, FILE, Wish.AUTO).workload.dialect == "generate"
 
 
 def test_only_drafts_need_verify_steps() -> None:

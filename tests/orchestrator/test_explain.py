@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ FOUNDING = Sweep(
     workload=Workload(
         max_tokens=8192,
         measured_prompts=3,
+        most_measured_prompts=3,
         cold_prompts=0,
         measure_s=1e5,
         ignore_eos=True,
@@ -52,7 +53,7 @@ FOUNDING = Sweep(
 )
 SHORT = replace(
     FOUNDING,
-    workload=Workload(max_tokens=128, measured_prompts=4, cold_prompts=1),
+    workload=Workload(max_tokens=128, measured_prompts=4, most_measured_prompts=4, cold_prompts=1),
     budget=Budget(),
 )
 
@@ -79,13 +80,13 @@ class Keeping:
         return self._client.probe(url, dialect, deadline_s)
 
     def run_pass(
-        self, url: str, prompts: Sequence[Prompt], sampling: Sampling, **terms: Any
+        self, url: str, prompts: Iterable[Prompt], sampling: Sampling, **terms: Any
     ) -> PassRecord:
         record = self._client.run_pass(url, prompts, sampling, **terms)
         self.outputs = Outputs(
             {
-                prompt.key: Output(r.text, r.output_tokens, r.end is EndReason.FINISHED)
-                for prompt, r in zip(prompts, record.requests, strict=False)
+                r.prompt_key: Output(r.text, r.output_tokens, r.end is EndReason.FINISHED)
+                for r in record.requests
             }
         )
         return record

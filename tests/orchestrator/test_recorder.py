@@ -29,6 +29,7 @@ SWEEP = Sweep(
     workload=Workload(
         max_tokens=300,
         measured_prompts=3,
+        most_measured_prompts=3,
         cold_prompts=3,
         measure_s=1e5,
         warming_passes=0,

@@ -21,6 +21,7 @@ from tests.e2e.sweeping import run
 from tests.fakes.stand_in import Behaviour, stand_in_tools, write_interpreter
 from tests.fakes.stream_server import Fault, Script, stream_server
 from tests.infra.trees import wait_until
+from tests.orchestrator.test_course import spool
 from tests.orchestrator.test_trial import Recorder
 from tests.sweeps.makers import SMALL, ngram
 
@@ -35,7 +36,8 @@ MEASURE_S = 100 * SILENCE_S
 SWEEP = replace(
     SMALL,
     workload=replace(
-        SMALL.workload, measured_prompts=8, cold_prompts=0, warming_passes=0, probe_s=0,
+        SMALL.workload, measured_prompts=8, most_measured_prompts=8,
+        cold_prompts=0, warming_passes=0, probe_s=0,
         max_tokens=64, measure_s=MEASURE_S,
     ),
     budget=Budget(trials=1, start_s=1e4, phase_s=1e4, trial_s=1e6, silence_s=SILENCE_S),
@@ -111,11 +113,28 @@ def test_a_server_that_breaks_in_the_middle_is_not_ranked(tmp_path: Path, case: 
 
 
 def test_one_broken_request_of_many_is_told_and_the_others_count(tmp_path: Path) -> None:
-    sweep = replace(SWEEP, workload=replace(SWEEP.workload, measured_prompts=24, max_tokens=16))
+    sweep = replace(
+        SWEEP,
+        workload=replace(
+            SWEEP.workload, measured_prompts=24, most_measured_prompts=24, max_tokens=16
+        ),
+    )
     result = trial(tmp_path, Behaviour(fault=Fault.CUT, faulty=measured(5)), sweep=sweep)
     assert result.outcome is Outcome.MEASURED, result.reason
     assert "of 24 requests 1 broken" in result.notes[-1]
     assert "23 finished" in result.notes[-1]
+
+
+def test_a_pass_goes_on_with_further_prompts_only_while_none_breaks(tmp_path: Path) -> None:
+    work = replace(SWEEP.workload, most_measured_prompts=None, measure_s=60.0)
+    sweep = replace(SWEEP, workload=work)
+    sound, cut = (tmp_path / name for name in ("sound", "cut"))
+    for folder, behaviour in ((sound, Behaviour()), (cut, Behaviour(Fault.CUT, measured(5)))):
+        folder.mkdir()
+        trial(folder, behaviour, sweep=sweep)
+    asked = {folder.name: len(spool(folder, "request")) for folder in (sound, cut)}
+    assert asked["cut"] == WARM_UP_PROMPTS + work.measured_prompts
+    assert asked["sound"] > asked["cut"]
 
 
 def test_requests_that_the_load_itself_refuses_are_told_alone(tmp_path: Path) -> None:
@@ -128,7 +147,9 @@ def test_requests_that_the_load_itself_refuses_are_told_alone(tmp_path: Path) ->
 def test_a_stalled_request_ends_its_pass_within_the_silence_allowed(
     tmp_path: Path, streams: int
 ) -> None:
-    work = replace(SWEEP.workload, measured_prompts=200, concurrency=streams)
+    work = replace(
+        SWEEP.workload, measured_prompts=200, most_measured_prompts=200, concurrency=streams
+    )
     stalled = Behaviour(fault=Fault.STALL, faulty=measured(3))
     result = trial(tmp_path, stalled, sweep=replace(SWEEP, workload=work))
     assert result.outcome is Outcome.HUNG
@@ -295,7 +316,8 @@ sweep = Sweep(
     model=Model("some/model"),
     axes=[Choice("speculative_algorithm", [None, "NGRAM"])],
     fixed={{"speculative_num_draft_tokens": 4}},
-    workload=Workload(measured_prompts=8, cold_prompts=1, warming_passes=1, probe_s=0.0,
+    workload=Workload(measured_prompts=8, most_measured_prompts=8,
+                      cold_prompts=1, warming_passes=1, probe_s=0.0,
                       max_tokens=64),
     budget=Budget(trials=4, silence_s=60.0),
     hosts=[HostSpec(engine=EngineName.SGLANG, python={python!r}, gpus=0)],

@@ -28,7 +28,9 @@ SWEEP = Sweep(
     model=Model("any/model"),
     axes=[Choice("speculative_algorithm", [None, "NGRAM"])],
     fixed={"tp_size": 8},
-    workload=Workload(max_tokens=512, measured_prompts=3, cold_prompts=1, measure_s=1e5),
+    workload=Workload(
+        max_tokens=512, measured_prompts=3, most_measured_prompts=3, cold_prompts=1, measure_s=1e5
+    ),
     budget=Budget(trials=4, trial_s=1e6),
     hosts=[HOST],
     sampler="tpe",
@@ -87,7 +89,7 @@ def test_same_seed_same_result(tmp_path: Path) -> None:
 
 
 def test_streams_share_the_batch(tmp_path: Path) -> None:
-    work = replace(SWEEP.workload, concurrency=4, measured_prompts=12)
+    work = replace(SWEEP.workload, concurrency=4, measured_prompts=12, most_measured_prompts=12)
     alone = trial(tmp_path / "alone", simulated_tools(), NGRAM)
     four = trial(tmp_path / "four", simulated_tools(), NGRAM, replace(SWEEP, workload=work))
     assert four.outcome is Outcome.MEASURED

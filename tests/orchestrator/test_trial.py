@@ -74,7 +74,7 @@ def test_a_speculative_trial_is_measured_and_agrees_with_the_servers_own_log(
 ) -> None:
     recorder = Recorder()
     # Without a probe all three figures are of one pass, however busy the machine.
-    work = replace(SWEEP.workload, measured_prompts=8, probe_s=0)
+    work = replace(SWEEP.workload, measured_prompts=8, most_measured_prompts=8, probe_s=0)
     job = _job(tmp_path, ngram(4, NCCL_PROTO="LL"), replace(SWEEP, workload=work))
     result = _run(job, recorder)
     assert result.outcome is Outcome.MEASURED, result.reason
@@ -145,7 +145,8 @@ def test_faults_of_a_server_are_named(
 
 
 def test_a_deadline_keeps_the_rate_so_far(tmp_path: Path) -> None:
-    work = replace(SWEEP.workload, max_tokens=20_000, measured_prompts=40, cold_prompts=0,
+    work = replace(SWEEP.workload, max_tokens=20_000, measured_prompts=40, most_measured_prompts=40,
+                   cold_prompts=0,
                    measure_s=100_000, ignore_eos=True)  # fmt: skip
     budget = replace(SWEEP.budget, trial_s=1600.0)
     result = _run(_job(tmp_path, plain(), replace(SWEEP, workload=work, budget=budget)))

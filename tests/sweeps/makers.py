@@ -23,7 +23,7 @@ SMALL = Sweep(
             "breadth within draft tokens",
         )
     ],
-    workload=Workload(measured_prompts=4, cold_prompts=1, max_tokens=32),
+    workload=Workload(measured_prompts=4, most_measured_prompts=4, cold_prompts=1, max_tokens=32),
     budget=Budget(trials=8),
     sampler="tpe",
 )

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.problems import BadInputError
-from sweeps.prompt_sets import PROMPT_SETS
+from sweeps.prompt_sets import PROMPT_SETS, built_in
 from sweeps.prompts import Prompt
 from sweeps.workloads import ROUNDS, WARM_UP_PROMPTS, Workload
 
@@ -49,6 +49,25 @@ def test_no_two_passes_share_a_prompt_and_none_repeats_one(work: Workload) -> No
     dealt = [prompt for each in _passes(work) for prompt in each]
     assert len(set(dealt)) == len(dealt) == work.needed_prompts
     assert [list(each) for each in _passes(replace(work))] == list(_passes(work))
+
+
+@pytest.mark.parametrize("most", [None, 24, 40])
+def test_further_prompts_are_those_that_no_pass_has(most: int | None) -> None:
+    work = replace(LOADED, most_measured_prompts=most)
+    dealt = [prompt for each in _passes(work) for prompt in each]
+    further = work.further()
+    assert not {*further} & {*dealt}
+    there = len(built_in(work.prompts).prompts) if most is None else len(dealt) + most - 24
+    assert len(further) + len(dealt) == there
+
+
+def test_a_workload_of_an_older_version_keeps_to_its_number_of_prompts() -> None:
+    data = Workload().as_data()
+    del data["most_measured_prompts"]
+    old = Workload.from_data(data)
+    assert old.further() == []
+    assert old.as_data() == data
+    assert Workload.from_data(Workload().as_data()).most_measured_prompts is None
 
 
 @settings(max_examples=30, deadline=None)
@@ -100,6 +119,8 @@ def test_a_pass_that_is_not_there_is_an_error(ask: object) -> None:
         (Workload(measure_s=float("nan")), "measure_s", "of at least 30"),
         (Workload(measure_s=float("inf")), "measure_s", "of at least 30"),
         (Workload(measured_prompts=1), "measured_prompts", "at least 2"),
+        (Workload(most_measured_prompts=9), "most_measured_prompts", "or None"),
+        (Workload(most_measured_prompts=0), "most_measured_prompts", "of at least 1"),
         (Workload(concurrency=16), "measured_prompts", "at least 48"),
         (Workload(concurrency=0), "concurrency", "of at least 1"),
         (Workload(measured_prompts=700), "measured_prompts", "for at most 617"),
@@ -142,7 +163,7 @@ def test_each_field_changes_the_key_and_stands_in_the_data() -> None:
     base = Workload(warming_passes=3)
     other: dict[str, object] = {
         "prompts": "chat", "dialect": "generate", "ignore_eos": True, "concurrencies": (2,),
-        "requests_per_s": 3.0, "top_k": 5, "top_p": 0.5,
+        "requests_per_s": 3.0, "top_k": 5, "top_p": 0.5, "most_measured_prompts": 32,
     }  # fmt: skip
     names = {each.name for each in fields(base)}
     keys = {base.key}
