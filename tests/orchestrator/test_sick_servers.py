@@ -125,11 +125,14 @@ def test_one_broken_request_of_many_is_told_and_the_others_count(tmp_path: Path)
     assert "23 finished" in result.notes[-1]
 
 
+CUT = Behaviour(fault=Fault.CUT, faulty=measured(5))
+
+
 def test_a_pass_goes_on_with_further_prompts_only_while_none_breaks(tmp_path: Path) -> None:
     work = replace(SWEEP.workload, most_measured_prompts=None, measure_s=60.0)
     sweep = replace(SWEEP, workload=work)
     sound, cut = (tmp_path / name for name in ("sound", "cut"))
-    for folder, behaviour in ((sound, Behaviour()), (cut, Behaviour(Fault.CUT, measured(5)))):
+    for folder, behaviour in ((sound, Behaviour()), (cut, CUT)):
         folder.mkdir()
         trial(folder, behaviour, sweep=sweep)
     asked = {folder.name: len(spool(folder, "request")) for folder in (sound, cut)}
