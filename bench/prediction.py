@@ -1,10 +1,9 @@
 """How far predictions of cells that were not started miss, after plain decode and four starts.
 
 Emulated hosts S, M and G, with and without a working PCIe-IPC all-reduce, space ngram, three kinds
-of text. The starts: plain decode, and NGRAM with 2, 4, 12 and 32 draft tokens, nothing else
-changed. Step times come from the emulated host's cost model, with 1.5 % between starts and 4.5 %
-between blocks of 5 s; accept lengths from a replay that misses the truth by 0.5 % in common and by
-0.3 % of each setting.
+of text. The starts, whole trials of the product: plain decode, and NGRAM with 2, 4, 12 and 32 draft
+tokens, nothing else changed. Predictions are those of `predict`: accept lengths from a replay of
+what plain decode wrote, step times from what the starts measured.
 
 - `error_…`: of tok/s, over draft settings drawn from the space, at the settings of communication
   that were started. `coverage_ratio`: share of cells whose 95 % interval holds the truth.
@@ -20,23 +19,29 @@ from itertools import islice
 
 import numpy as np
 
+from infra.sglang.flags import NEWEST
+from orchestrator.predicting import planner_of
+from orchestrator.recorder import accept_source
+from orchestrator.screening import timed_all_reduces
+from orchestrator.search.given import GivenSearch, GivenTrial
+from orchestrator.simulation import drive
+from orchestrator.sweep_run import SweepRun
 from reporting.program import Figures, run
-from search_worlds.accept import FULL, QUICK, Grid
 from search_worlds.hosts import main_settings, random_setting
-from search_worlds.recorded import Recorded
-from search_worlds.screened import screened
-from search_worlds.trials import draw
-from search_worlds.world import World
+from search_worlds.product import SWEPT, Open, attendants, opened, screen
+from search_worlds.truth import World
 from sweeps.config import Config
 from sweeps.results import TrialResult
 from sweeps.sampling import valid_samples
 from sweeps.search.brief import Foresight
 from sweeps.search.planner import Planner
 from sweeps.search.roles import DRAFT_TOKENS, drafting_of, serving_of
+from sweeps.search.steps import Purpose
 from sweeps.values import Value
 
 LADDER = (2, 4, 12, 32)
 SEEDS, QUICK_SEEDS = 10, 1
+QUICK_PROMPTS = "code"
 CELLS = 60
 HELD_SEEDS = range(7000, 7030)
 _Z = 1.96
@@ -61,14 +66,13 @@ class Miss:
 
 def measure(quick: bool) -> Figures:
     """Predict on all hosts and return the figures."""
-    grid, seeds = (QUICK, QUICK_SEEDS) if quick else (FULL, SEEDS)
     here: dict[str, list[Miss]] = {}
     elsewhere: list[Miss] = []
     after_screening: list[Miss] = []
     for setting in main_settings():
-        if setting.space == "ngram":
-            for seed in range(seeds):
-                missed = misses(World(setting, grid), seed)
+        if setting.space == "ngram" and (setting.prompts == QUICK_PROMPTS or not quick):
+            for seed in range(QUICK_SEEDS if quick else SEEDS):
+                missed = misses(World(setting), seed)
                 here.setdefault(setting.name.partition("/")[0], []).extend(missed.here)
                 elsewhere += missed.elsewhere
                 after_screening += missed.screened
@@ -77,7 +81,7 @@ def measure(quick: bool) -> Figures:
         figures |= _figures(f"truth_{name.replace('+', '_')}_", found)
     figures |= _figures("elsewhere_", elsewhere)
     figures |= _figures("screened_", after_screening)
-    return {**figures, **_figures("random_", list(_at_random(grid, 3 if quick else None)))}
+    return {**figures, **_figures("random_", list(_at_random(quick)))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,35 +96,49 @@ class Misses:
 
 def misses(world: World, seed: int) -> Misses:
     """Start the ladder, and predict cells at its settings of communication, and at others."""
-    rng = np.random.default_rng([seed, *world.setting.name.encode()])
-    plain = world.space.plain()
-    ladder = [Config.of({**plain, **_DRAFT, DRAFT_TOKENS: width}) for width in LADDER]
-    history: list[TrialResult] = []
-    for config in [plain, *ladder]:
-        purpose = "search" if history else "baseline"
-        history.append(draw(world, config, len(history), rng, purpose=purpose).result)
-    recorded = Recorded(world, seed)
-    blind, told = (
-        Planner(world.space, canonical=world.canonical, foresight=foresight)
-        for foresight in (
-            Foresight(recorded),
-            Foresight(recorded, all_reduces=screened(world, seed)),
+    with opened(world, seed) as place:
+        history = started(place)
+        blind = _planner(place)
+        screen(place)
+        told = _planner(place)
+        plain = place.sweep.space.plain()
+        drawn = [c for c in islice(valid_samples(world.space, seed), 6 * CELLS) if not c.is_plain]
+        near = [Config.of({**plain, **drafting_of(config)}) for config in drawn[:CELLS]]
+        far = [c for c in drawn if serving_of(c) != serving_of(plain)][:CELLS]
+        return Misses(
+            _missed(world, blind, history, near),
+            _missed(world, blind, history, far),
+            _missed(world, told, history, far),
         )
-    )
-    drawn = [c for c in islice(valid_samples(world.space, seed), 6 * CELLS) if not c.is_plain]
-    near = [Config.of({**plain, **drafting_of(config)}) for config in drawn[:CELLS]]
-    far = [c for c in map(world.canonical, drawn) if serving_of(c) != serving_of(plain)][:CELLS]
-    return Misses(
-        _missed(world, blind, history, near),
-        _missed(world, blind, history, far),
-        _missed(world, told, history, far),
-    )
+
+
+def started(place: Open) -> Sequence[TrialResult]:
+    """Make the starts of the ladder, and return what they measured."""
+    plain = place.sweep.space.plain()
+    ladder = [Config.of({**plain, **_DRAFT, DRAFT_TOKENS: width}) for width in LADDER]
+    starts = [GivenTrial("", plain, Purpose.BASELINE)]
+    starts += [GivenTrial("", config, Purpose.SEARCH) for config in ladder]
+    sweep = replace(place.sweep, early_stopping=False)
+    made = SweepRun(SWEPT, sweep, place.state, GivenSearch(starts), attendants(place))
+    made.start()
+    drive(made)
+    made.end("finished")
+    return made.results
+
+
+def _planner(place: Open) -> Planner:
+    (host,) = place.sweep.hosts
+    fingerprints = {name: found.fingerprint for name, found in place.facts.items()}
+    source = accept_source(place.state, place.sweep, NEWEST, emulated=True)
+    assert source is not None, "plain decode was recorded"
+    known = timed_all_reduces(place.state, fingerprints)
+    return planner_of(place.sweep, host, Foresight(source, all_reduces=known))
 
 
 def _missed(
     world: World, planner: Planner, history: Sequence[TrialResult], cells: Iterable[Config]
 ) -> list[Miss]:
-    asked = list(dict.fromkeys(map(world.canonical, cells)))
+    asked = list(dict.fromkeys(cells))
     mean, covariance = planner.expected(history, asked)
     spreads = np.sqrt(np.diag(covariance))
     return [
@@ -129,10 +147,11 @@ def _missed(
     ]
 
 
-def _at_random(grid: Grid, most: int | None) -> Iterator[Miss]:
-    for seed in islice(HELD_SEEDS, most):
+def _at_random(quick: bool) -> Iterator[Miss]:
+    for seed in islice(HELD_SEEDS, 1 if quick else None):
         setting = replace(random_setting(seed), space="ngram")
-        yield from misses(World(setting, grid), seed).here
+        setting = replace(setting, prompts=QUICK_PROMPTS) if quick else setting
+        yield from misses(World(setting), seed).here
 
 
 def _figures(head: str, found: Sequence[Miss]) -> dict[str, float]:

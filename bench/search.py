@@ -64,6 +64,7 @@ STRATEGIES: Mapping[str, How] = {
     "asha": How("random", stop_rule="asha"),
     "random": How("random", stop_rule=None),
     "grid": How("grid", stop_rule=None),
+    "one axis at a time": How("staged", stop_rule=None),
 }
 QUICK_WORLDS = ("M+ipc/ngram/code", "S/ngram/code", "G+ipc/ngram/code", "M/eagle3/reasoning")
 """Most share one kind of text: its truth takes longer than their sweeps."""

@@ -22,7 +22,7 @@ from sweeps.workloads import Workload
 FACTORISED = "factorised"
 """Plans the whole sweep from cycle times and accept lengths, pooled over what shares them."""
 
-SAMPLERS = (FACTORISED, "tpe", "gp", "qmc", "nsga2", "random", "grid")
+SAMPLERS = (FACTORISED, "tpe", "gp", "qmc", "nsga2", "random", "grid", "staged")
 
 BOUND = "bound"
 """Stop only what is surely worse than the leader; `asha` and `median` are there to compare with."""

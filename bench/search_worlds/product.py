@@ -20,7 +20,7 @@ from infra.emulated import truth as emulated_truth
 from infra.emulated.cost import all_reduce_us
 from infra.probing.facts import HostFacts
 from infra.probing.probe import probe_host
-from orchestrator.events import SweepStart, Tally
+from orchestrator.events import Follower, SweepStart, Tally
 from orchestrator.files import write_json
 from orchestrator.foretelling import PREDICTIONS_FILE
 from orchestrator.job import TrialJob, TrialProgress
@@ -33,7 +33,8 @@ from orchestrator.sweep_run import Attendants, SweepRun
 from orchestrator.tracking.jsonl import JsonlTracker
 from search_worlds.hosts import Setting
 from search_worlds.kept import OUT
-from search_worlds.truth import World, known_to_the_emulator, settings_of
+from search_worlds.spaces import settings_of
+from search_worlds.truth import World, known_to_the_emulator
 from sweeps.config import Config
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.reporting.answer import answer_of
@@ -49,7 +50,7 @@ SETTING_S = 20.0
 """For one setting of a screening: eight processes start and meet."""
 OWN_SIGMA, SIZE_SIGMA = 0.03, 0.01
 """Of each setting: an all-reduce alone is not quite one in a step; and of each of its sizes."""
-HOST = "local"
+HOST, SWEPT = "local", "swept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +122,40 @@ class How:
     """After a screening of the host's all-reduces, whose hours count."""
 
 
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A world as a sweep meets it: a state folder, and the one host, which was probed."""
+
+    state: State
+    sweep: Sweep
+    facts: Mapping[str, HostFacts]
+
+
+@contextmanager
+def opened(world: World, seed: int) -> Iterator[Open]:
+    """Lend a world; the seed decides its noise."""
+    with _state() as state, known_to_the_emulator(world.setting, seed) as name:
+        host = HostSpec(HOST, EngineName.EMULATED, truth=name)
+        sweep = replace(world.sweep, hosts=(host,), seed=seed)
+        yield Open(state, sweep, {HOST: _facts(world.setting, state)})
+
+
 def sweep_world(world: World, seed: int, how: How, trials: int = TRIALS) -> Swept:
     """Run a sweep of a world to its end."""
     began_s = time.process_time()
-    with _state() as state, known_to_the_emulator(world.setting, seed) as name:
-        sweep, facts = _ready(world, seed, state, name)
-        watching = _Watching(gpu_hours=_screen(sweep, facts, state) if how.screened else 0.0)
+    with opened(world, seed) as place:
+        watching = _Watching(gpu_hours=screen(place) if how.screened else 0.0)
         sweep = replace(
-            sweep, budget=replace(sweep.budget, trials=trials), prediction=how.prediction,
-            sampler=how.sampler, early_stopping=how.stop_rule is not None,
-            stop_rule=how.stop_rule or sweep.stop_rule,
+            place.sweep, budget=replace(place.sweep.budget, trials=trials),
+            prediction=how.prediction, sampler=how.sampler,
+            early_stopping=how.stop_rule is not None,
+            stop_rule=how.stop_rule or place.sweep.stop_rule,
         )  # fmt: skip
-        tracker = JsonlTracker(state.root / "events.jsonl")
-        run = make_run("swept", sweep, state, facts, Attendants(tracker, [watching]))
+        run = make_run(SWEPT, sweep, place.state, place.facts, attendants(place, watching))
         watching.run.append(run)
         run.start()
         drive(run)
-        predicted, promised = _predictions(state.sweep_folder("swept") / PREDICTIONS_FILE)
+        predicted, promised = _predictions(place.state.sweep_folder(SWEPT) / PREDICTIONS_FILE)
         claim, final = run.claim(), recommended(run)
         run.end("finished")
     return Swept(
@@ -146,13 +164,9 @@ def sweep_world(world: World, seed: int, how: How, trials: int = TRIALS) -> Swep
     )  # fmt: skip
 
 
-def _ready(
-    world: World, seed: int, state: State, name: str
-) -> tuple[Sweep, Mapping[str, HostFacts]]:
-    host = HostSpec(HOST, EngineName.EMULATED, truth=name)
-    facts = _facts(world.setting, state)
-    sweep = replace(world.sweep, hosts=(host,), seed=seed)
-    return sweep, {HOST: facts}
+def attendants(place: Open, *followers: Follower) -> Attendants:
+    """Return who is told of a sweep."""
+    return Attendants(JsonlTracker(place.state.root / "events.jsonl"), list(followers))
 
 
 _FACTS: dict[str, HostFacts] = {}
@@ -200,14 +214,14 @@ def _log(interval: Mapping[str, float]) -> tuple[float, float]:
     return (low + high) / 2, (high - low) / (2 * 1.96)
 
 
-def _screen(sweep: Sweep, facts: Mapping[str, HostFacts], state: State) -> float:
+def screen(place: Open) -> float:
     """Screen the host's all-reduces by the emulated host's own account; return the GPU-hours.
 
     The command starts eight processes for each setting: their answer is computed here, with an
     error of its own.
     """
-    (host,) = sweep.hosts
-    found = facts[host.name]
+    sweep, (host,) = place.sweep, place.sweep.hosts
+    found = place.facts[host.name]
     done: list[Screened] = []
     timed = 0
     guide = KnownRules(sweep, [KnownHost(host.name, found.version, found.machine)])
@@ -219,7 +233,7 @@ def _screen(sweep: Sweep, facts: Mapping[str, HostFacts], state: State) -> float
         timed += alike is None
         done.append(alike or Screened(setting, _timed(sweep, setting, guide)))
     kept = Screening(host.name, found.fingerprint, host.emulated, TOKEN_BYTES, tuple(done))
-    write_json(state.host_folder(host.name) / FILE, kept.as_data())
+    write_json(place.state.host_folder(host.name) / FILE, kept.as_data())
     return timed * SETTING_S * host.gpus / 3600
 
 

@@ -1,19 +1,16 @@
 """What is true of a world: the noiseless rate of every configuration, and the best one.
 
 Accept lengths are those of the emulated host's own drafters on the texts that a trial serves, in
-the order in which it serves them; step times are those of its cost model. A test holds the
-product of both against whole noiseless trials.
+the order in which it serves them, as far as it comes in the time of its measured pass; step times
+are those of its cost model. A test holds the product of both against whole noiseless trials.
 """
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from itertools import product
-
-import numpy as np
+from functools import cached_property
 
 from infra.code_digest import code_digest
 from infra.emulated import cost, text, writing
@@ -21,35 +18,22 @@ from infra.emulated import drafting as emulated_drafting
 from infra.emulated import settings as emulated_settings
 from infra.emulated import truth as emulated_truth
 from infra.emulated.cost import step_cost
-from infra.emulated.drafting import chain
-from infra.emulated.drafting.drafter import RequestDrafter, make_drafter, ngram_shape
-from infra.emulated.engine import EmulatedEngine, Generation
-from infra.emulated.serving.requests import read_chat
-from infra.emulated.serving.validation import read_body
-from infra.emulated.settings import Settings, make_settings
+from infra.emulated.drafting.drafter import make_drafter
+from infra.emulated.settings import Settings
 from infra.emulated.truth import TRUTHS, HostTruth
-from infra.engines import complete
-from infra.sglang.flags import NEWEST, spelled
-from orchestrator.load_client.dialects import DIALECTS
-from orchestrator.load_client.seam import Sampling
+from search_worlds import courses, spaces
+from search_worlds.courses import Course, chain_course, ngram_courses
 from search_worlds.hosts import Setting
 from search_worlds.kept import OUT, keep
-from sweeps import drafting, replay
-from sweeps.axes import is_environment
+from search_worlds.spaces import drafts_of, servings_of, settings_of, sweep_named
+from sweeps import drafting
 from sweeps.config import Config
-from sweeps.prompts import Prompt
-from sweeps.replay.replayer import Replayer
-from sweeps.replay.streams import Stream
 from sweeps.search.roles import drafting_of, serving_of
 from sweeps.space import Space
 from sweeps.sweep import Sweep
-from sweeps.values import Value, digest
+from sweeps.values import digest
 
 CONTEXT_TOKENS = 300
-WARMING_PASSES = 2
-"""That a trial makes before accept length stands still, as noiseless trials show it."""
-BEYOND_TOKENS = 64
-AT_ONCE = 256
 COARSE = {
     "speculative_ngram_max_bfs_breadth": (1, 3, 6, 16), "ngram_match_depth": (4, 8, 18),
 }  # fmt: skip
@@ -76,18 +60,24 @@ class World:
         return self.sweep.space
 
     def accept(self, config: Config) -> float:
-        """Return the accept length of a configuration."""
-        return self.accepts([drafting_of(config)])[drafting_of(config)]
+        """Return the accept length of a configuration in a measured pass."""
+        return self._accept(drafting_of(config), self.cycle_s(config))
 
-    def accepts(self, drafts: Sequence[Config]) -> dict[Config, float]:
-        """Return accept lengths of drafting settings; what was computed once is kept."""
-        missing = [d for d in dict.fromkeys(drafts) if d not in self._accepts and not d.is_plain]
+    def _accept(self, draft: Config, cycle_s: float) -> float:
+        if draft.is_plain:
+            return 1.0
+        steps = self.sweep.workload.measure_s / cycle_s
+        return self._courses([draft])[draft].accept_within(steps)
+
+    def _courses(self, drafts: Sequence[Config]) -> dict[Config, Course]:
+        """Return how drafting settings fare; what was computed once is kept."""
+        missing = [d for d in dict.fromkeys(drafts) if d not in self._known_courses]
         ngram = [d for d in missing if d.algorithm == "NGRAM"]
-        self._accepts.update(_ngram_accepts(self.sweep, ngram))
+        self._known_courses.update(ngram_courses(self.sweep, ngram))
         for draft in missing:
             if draft.algorithm != "NGRAM":
-                self._accepts[draft] = self._chain_accept(draft)
-        return {d: 1.0 if d.is_plain else self._accepts[d] for d in drafts}
+                self._known_courses[draft] = self._chain_course(draft)
+        return {d: self._known_courses[d] for d in drafts}
 
     def cycle_s(self, config: Config) -> float:
         """Return the time of one step of a configuration."""
@@ -118,7 +108,17 @@ class World:
     def _bests(self) -> list[tuple[float, Config] | None]:
         """Look at all, once: what was found is kept in bench/out."""
         own = sys.modules[__name__]
-        code = code_digest(drafting, text, writing, emulated_drafting, cost, emulated_settings, own)
+        code = code_digest(
+            drafting,
+            text,
+            writing,
+            emulated_drafting,
+            cost,
+            emulated_settings,
+            courses,
+            spaces,
+            own,
+        )
         path = OUT / "bests" / f"{digest([repr(self.setting), repr(self.sweep), code])}.json"
         if path.is_file():
             kept = json.loads(path.read_text())
@@ -136,22 +136,27 @@ class World:
 
         Kinds that cannot win by a coarse choice of shapes are not looked at any closer.
         """
-        coarse = self._best_drafts([d for d in drafts if _is_coarse(d)] or drafts)
-        fastest = {kind: self._fastest(draft) for kind, draft in coarse.items()}
-        rates = {kind: self.accept(d) / fastest[kind][0] for kind, d in coarse.items()}
-        hopeful = {k for k, rate in rates.items() if rate * COARSE_MISS >= max(rates.values())}
-        finest = self._best_drafts([d for d in drafts if self._kind(d) in hopeful])
-        kind = max(finest, key=lambda k: self.accept(finest[k]) / fastest[k][0])
-        cycle_s, serving = fastest[kind]
-        return self.accept(finest[kind]) / cycle_s, Config.of({**finest[kind], **serving})
+        kinds = {self._kind(draft): draft for draft in drafts}
+        fastest = {kind: self._fastest(draft) for kind, draft in kinds.items()}
+        coarse = self._best_drafts([d for d in drafts if _is_coarse(d)] or drafts, fastest)
+        most = max(rate for rate, _ in coarse.values())
+        hopeful = {kind for kind, (rate, _) in coarse.items() if rate * COARSE_MISS >= most}
+        finest = self._best_drafts([d for d in drafts if self._kind(d) in hopeful], fastest)
+        kind, (rate, draft) = max(finest.items(), key=lambda found: found[1][0])
+        return rate, Config.of({**draft, **fastest[kind][1]})
 
-    def _best_drafts(self, drafts: Sequence[Config]) -> dict[object, Config]:
-        accepts = self.accepts(drafts)
-        best: dict[object, Config] = {}
+    def _best_drafts(
+        self, drafts: Sequence[Config], fastest: Mapping[object, tuple[float, Config]]
+    ) -> dict[object, tuple[float, Config]]:
+        """Return the best draft of each kind, with its rate at the shortest steps of that kind."""
+        self._courses([draft for draft in drafts if not draft.is_plain])  # many at once
+        best: dict[object, tuple[float, Config]] = {}
         for draft in drafts:
             kind = self._kind(draft)
-            if kind not in best or accepts[draft] > accepts[best[kind]]:
-                best[kind] = draft
+            cycle_s = fastest[kind][0]
+            rate = self._accept(draft, cycle_s) / cycle_s
+            if kind not in best or rate > best[kind][0]:
+                best[kind] = rate, draft
         return best
 
     def _fastest(self, draft: Config) -> tuple[float, Config]:
@@ -163,14 +168,10 @@ class World:
         sized = settings_of(self.sweep, draft)
         return draft.algorithm, sized.draft_tokens, sized.draft_steps
 
-    def _chain_accept(self, draft: Config) -> float:
+    def _chain_course(self, draft: Config) -> Course:
         with drafting_as(self.setting):
             drafter = make_drafter(settings_of(self.sweep, draft), self.setting.truth)
-        tokens = steps = 0
-        for request in _served(self.sweep).measured:
-            done, told = _verified(request, drafter.open(request.prompt, request.key))
-            tokens, steps = tokens + done, steps + told
-        return tokens / steps
+        return chain_course(self.sweep, drafter)
 
     def _cycle_s(self, draft: Config, serving: Config) -> float:
         key = (*([self._kind(draft)] if draft else []), serving)
@@ -185,18 +186,8 @@ class World:
         return {}
 
     @cached_property
-    def _accepts(self) -> dict[Config, float]:
+    def _known_courses(self) -> dict[Config, Course]:
         return {}
-
-
-@cache
-def sweep_named(name: str) -> Sweep:
-    """Return the sweep of one of the project's own space files."""
-    from importlib import import_module
-
-    found = import_module(f"search_spaces.{name}").sweep
-    assert isinstance(found, Sweep)
-    return found
 
 
 def _cycle_of(truth: HostTruth, settings: Settings) -> float:
@@ -204,140 +195,8 @@ def _cycle_of(truth: HostTruth, settings: Settings) -> float:
     return cost.duration_s(CONTEXT_TOKENS)
 
 
-def settings_of(sweep: Sweep, draft: Config, serving: Config | None = None) -> Settings:
-    """Resolve settings as the emulated server does."""
-    chosen = serving_of(sweep.space.plain()) if serving is None else serving
-    return _settings_of(sweep.name, draft, chosen)
-
-
-@cache
-def _settings_of(space: str, draft: Config, serving: Config) -> Settings:
-    full = complete(sweep_named(space).settings(Config.of({**serving, **draft})))
-    values = {name: value for name, value in full.items() if value is not None}
-    flags = {spelled(n, NEWEST): v for n, v in values.items() if not is_environment(n)}
-    return make_settings(flags, {n: str(v) for n, v in values.items() if is_environment(n)}, NEWEST)
-
-
-@cache
-def _servings_of(space: str) -> tuple[Config, ...]:
-    whole = sweep_named(space).space
-    names = serving_of(whole.plain())
-    axes = [axis for axis in whole.axes if axis.name in names]
-    found = []
-    for values in product(*(tuple(axis.grid or ()) for axis in axes)):
-        config = Config.of(dict(zip((a.name for a in axes), values, strict=True)))
-        if not whole.broken_rules({**whole.plain(), **config}):
-            found.append(config)
-    return tuple(found)
-
-
-def servings_of(sweep: Sweep) -> tuple[Config, ...]:
-    """List the settings of communication."""
-    return _servings_of(sweep.name)
-
-
-def drafts_of(sweep: Sweep) -> tuple[Config, ...]:
-    """List the drafting settings of a space, plain decode's among them."""
-    return _drafts_of(sweep.name)
-
-
-@cache
-def _drafts_of(space: str) -> tuple[Config, ...]:
-    whole = sweep_named(space).space
-    return tuple(dict.fromkeys(_walk(whole, {}, 0)))
-
-
-def _walk(space: Space, values: dict[str, Value], place: int) -> Iterator[Config]:
-    axes = [a for a in space.ordered() if a.name in drafting_of(dict.fromkeys([a.name]))]
-    if place == len(axes):
-        if not space.broken_rules(values):
-            yield Config.of(values)
-        return
-    axis = axes[place]
-    held = all(_holds(values.get(n), v) for n, v in axis.when.items())
-    for value in tuple(axis.grid or ()) if held else (None,):
-        yield from _walk(space, {**values, axis.name: value} if held else values, place + 1)
-
-
 def _is_coarse(draft: Config) -> bool:
     return all(draft.get(name) in (None, *values) for name, values in COARSE.items())
-
-
-def _holds(value: Value, wanted: object) -> bool:
-    return value in wanted if isinstance(wanted, list | tuple) else value == wanted
-
-
-@dataclass(frozen=True)
-class Served:
-    """The requests of a trial after the flush: those before the measured pass, and its own."""
-
-    before: tuple[Generation, ...]
-    measured: tuple[Generation, ...]
-
-    @cached_property
-    def replayer(self) -> Replayer:
-        """The same as recorded text."""
-        return Replayer([_stream(request) for request in (*self.before, *self.measured)])
-
-
-def _served(sweep: Sweep) -> Served:
-    return _served_of(sweep.name, sweep.workload.prompts)
-
-
-@cache
-def _served_of(space: str, prompts: str) -> Served:
-    work = replace(sweep_named(space).workload, prompts=prompts)
-    engine = EmulatedEngine(settings_of(sweep_named(space), Config.of({})), TRUTHS["M"])
-    sampling = Sampling(max_tokens=work.max_tokens, seed=work.sampling_seed)
-
-    def opened(prompt: Prompt) -> Generation:
-        body = read_body(DIALECTS[work.dialect].body(prompt, sampling))
-        return read_chat(body, engine).generation
-
-    warming = [p for number in range(WARMING_PASSES) for p in work.warming(number)]
-    before = tuple(map(opened, [*work.cold(), *warming]))
-    return Served(before, tuple(map(opened, work.measured())))
-
-
-def _stream(request: Generation) -> Stream:
-    limit = request.limit_tokens
-    return Stream(
-        request.prompt, request.stream.window(0, limit), request.stream.window(limit, BEYOND_TOKENS)
-    )
-
-
-def _verified(request: Generation, drafter: RequestDrafter) -> tuple[int, int]:
-    """Serve a request with drafts; return its decode tokens and its verify steps."""
-    done, steps = 1, 0
-    drafter.commit(request.stream.window(0, 1))
-    while done < request.limit_tokens:
-        matched = drafter.correct_drafts(request.stream.window(done, BEYOND_TOKENS))
-        taken = request.stream.window(done, min(matched + 1, request.limit_tokens - done))
-        drafter.commit(taken)
-        done, steps = done + len(taken), steps + 1
-    return done - 1, steps
-
-
-def _ngram_accepts(sweep: Sweep, drafts: Sequence[Config]) -> dict[Config, float]:
-    """Replay drafting settings over the texts of a trial; what was replayed is kept on disk."""
-    if not drafts:
-        return {}
-    code = code_digest(drafting, replay, text, writing, chain)
-    path = OUT / "accepts" / f"{digest([repr(sweep.workload), WARMING_PASSES, code])}.json"
-    kept: dict[str, float] = json.loads(path.read_text()) if path.is_file() else {}
-    shapes = {draft: ngram_shape(settings_of(sweep, draft)) for draft in drafts}
-    missing = [s for s in dict.fromkeys(shapes.values()) if repr(s) not in kept]
-    served = _served(sweep)
-    for first in range(0, len(missing), AT_ONCE):
-        batch = missing[first : first + AT_ONCE]
-        for shape, steps in zip(batch, served.replayer.all_steps(batch), strict=True):
-            chosen = steps.stream >= len(served.before)
-            kept[repr(shape)] = float(np.mean(steps.tokens[chosen]))
-        served.replayer.forget()
-    if missing:
-        before = json.loads(path.read_text()) if path.is_file() else {}
-        keep(path, {**before, **kept})
-    return {draft: kept[repr(shape)] for draft, shape in shapes.items()}
 
 
 @contextmanager

@@ -16,11 +16,15 @@ from optuna.samplers import (
     RandomSampler,
     TPESampler,
 )
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from sweeps.axes import Axis
 from sweeps.config import Config
 from sweeps.sampling import valid_samples
+from sweeps.search.encoding import values_of
 from sweeps.space import Space
+from sweeps.values import Value
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +71,47 @@ class GridSampler(PlayedSampler):
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         """Choose the next configuration; the last one again where none is left."""
         self.config = next(self._left, self.config)
+
+
+class StagedSampler(PlayedSampler):
+    """One axis at a time: each value of an axis beside the best of the others, then the next axis.
+
+    What people do by hand. Settings that only pay together stay unseen.
+    """
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space = space
+        self._axes_left = space.ordered()
+        self._tried: set[str] = set()
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        """Choose the next configuration; the last one again where none is left."""
+        finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        self._tried |= {Config.of(one.params).variant for one in finished}
+        best = self._best(study, finished)
+        while self._axes_left:
+            axis = self._axes_left[0]
+            for value in values_of(axis):
+                config = self._with(best, axis, value)
+                if config.variant not in self._tried and not self._space.broken_rules(config):
+                    self._tried.add(config.variant)
+                    self.config = config
+                    return
+            self._axes_left.pop(0)
+        self.config = self.config or best
+
+    def _with(self, best: Config, axis: Axis, value: Value) -> Config:
+        """Return the best with one value changed; axes that come with it have their defaults."""
+        return self._space.walk(
+            lambda each: value if each is axis else best.get(each.name, each.default)
+        )
+
+    def _best(self, study: optuna.Study, finished: Sequence[FrozenTrial]) -> Config:
+        if not finished:
+            return self._space.plain()
+        upwards = study.directions[0] is StudyDirection.MAXIMIZE
+        best = (max if upwards else min)(finished, key=lambda one: one.values[0])
+        return Config.of(best.params)
 
 
 class SturdySampler(BaseSampler):
@@ -139,6 +184,7 @@ SAMPLER_MAKERS: dict[str, Callable[[Space, int], BaseSampler]] = {
     "nsga2": lambda _, seed: NSGAIISampler(seed=seed, population_size=STARTUP_TRIALS),
     "random": lambda _, seed: RandomSampler(seed=seed),
     "grid": GridSampler,
+    "staged": StagedSampler,
 }
 """Sampler name, as a space file gives it, and how it is made of a space and a seed."""
 

@@ -69,6 +69,24 @@ def test_plain_comes_first_then_new_configurations_that_obey_the_rules(
     assert len(set(seen)) == len(seen)
 
 
+def test_staged_changes_one_axis_at_a_time_beside_the_best_of_the_others(tmp_path: Path) -> None:
+    search = _search(tmp_path, replace(SMALL, sampler="staged"))
+    measured: list[tuple[float, Config]] = []
+    for _ in range(6):
+        proposal = _ask(search)
+        if measured:
+            best = max(measured, key=lambda pair: pair[0])[1]
+            shared = best.keys() & proposal.config.keys()
+            moved = [name for name in shared if best[name] != proposal.config[name]]
+            assert len(moved) == 1
+        rate = 50.0 + 10 * (proposal.config.algorithm == "NGRAM")
+        rate += float(proposal.config.get("speculative_num_draft_tokens") or 0)
+        measured.append((rate, proposal.config))
+        _tell(search, proposal, rate)
+    axes = [axis.name for axis in SMALL.space.ordered()]
+    assert measured[1][1][axes[0]] != SMALL.space.plain()[axes[0]]
+
+
 def test_it_ends_when_every_configuration_was_tried(tmp_path: Path) -> None:
     axes = [SMALL.axes[0], SMALL.axes[3]]
     search = _search(tmp_path, replace(SMALL, axes=axes, rules=()))
