@@ -19,6 +19,8 @@ from orchestrator.lookup import known_sweep, known_trial
 from orchestrator.refusals import bad_option
 from orchestrator.space_file import settle_host
 from orchestrator.state import State
+from sweeps.alike import namesakes
+from sweeps.config import Config
 from sweeps.equivalence import reading_of
 from sweeps.exporters import EXPORTERS, Launch, Recommendation, written
 from sweeps.exporters.cautions import cautions
@@ -188,17 +190,20 @@ def _origin(
     hosts = card.get("hosts", [])
     spec: dict[str, Any] = next((one for one in hosts if one["name"] == what.trial.host), {})
     default, workload = Origin(), card.get("workload", {})
-    groups: dict[str, list[Reading]] = {}
+    groups: dict[Config, list[Reading]] = {}
+    names = {c: one.configs[0] for one in namesakes(results) for c in one.configs}
     for result in results:
         same = workload.get("temperature") == 0
         if reading := reading_of(result, what.metric, same_texts=same):
-            groups.setdefault(result.config.variant, []).append(reading)
+            config = names.get(result.config, result.config)
+            groups.setdefault(config, []).append(reading)
     variance, weight = between_starts(groups.values())
-    plain = what.plain or what.best
+    sides = [side.config for side in (what.best, what.plain or what.best)]
+    mine, plain = (_measuring(groups.get(names.get(c, c), [])) for c in sides)
     return Origin(
         workload, spec, card.get("budget", {}),
         float(card.get("zone_fraction", default.zone_fraction)), (math.sqrt(variance), weight),
-        (_measuring(groups.get(what.best.variant, [])), _measuring(groups.get(plain.variant, []))),
+        (mine, plain),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.continuing import Wish, command_again
 from orchestrator.dialect_choice import dialect_notes
+from sweeps.alike import said_alike
 from sweeps.axes import conditions, is_environment
 from sweeps.config import Config
 from sweeps.crossover import Load, loads, stops_paying_at
@@ -138,8 +139,9 @@ def print_summary(
         dirty = host in run.health.dirty
         mend = "; `python -m orchestrator clean` removes what is left" if dirty else ""
         _say(f"{'dirty' if dirty else 'aside'}  host {host}: {why}{mend}")
-    for effect in without_effect(results):
-        _say(f"inert  {effect}")
+    inert = [f"inert  {effect}" for effect in without_effect(results)]
+    for line in [*inert, *(f"alike  {names}" for names in said_alike(results))]:
+        _say(line)
     _say_ledger(run.ledger())
     folder = "" if state_dir == Path(".sweeps") else f" --state-dir {state_dir}"
     if status == "interrupted":

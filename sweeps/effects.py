@@ -35,14 +35,15 @@ def same_meaning(one: Value, other: Value) -> bool:
 
     Text is compared with its case: NCCL does not know the level `phb`.
     """
-    mine, others = _meaning(one), _meaning(other)
+    mine, others = meaning(one), meaning(other)
     if not isinstance(mine, int | float) or not isinstance(others, int | float):
         return mine == others
     exact = isinstance(mine, int) and isinstance(others, int)
     return mine == others if exact else math.isclose(mine, others, rel_tol=_SAME_FRACTION)
 
 
-def _meaning(value: Value) -> int | float | str | None:
+def meaning(value: Value) -> int | float | str | None:
+    """Return what a value stands for: a number for a truth value and for a numeral in text."""
     if isinstance(value, bool):
         return int(value)
     if not isinstance(value, str):

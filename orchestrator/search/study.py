@@ -31,6 +31,7 @@ from sweeps.definition import definition, study_key
 from sweeps.results import Outcome, TrialResult
 from sweeps.sampling import valid_samples
 from sweeps.search.brief import NO_FORESIGHT, Limits, Objective
+from sweeps.search.names import Names
 from sweeps.search.planner import Planner
 from sweeps.search.steps import Step
 from sweeps.sweep import FACTORISED, Sweep
@@ -80,6 +81,7 @@ class StudySearch:
         self._open: dict[int, Trial] = {}
         self._steps: dict[int, Step] = {}
         self._history = list(results)
+        self._names = self._names_now()
         self._retries = [_once_more(result) for result in again]
         self._seen: set[str] = set()
         self.collapsed = 0
@@ -121,6 +123,7 @@ class StudySearch:
         verdict.tell(self._study, self._open.pop(proposal.number))
         self._steps.pop(proposal.number, None)
         self._history.append(result)
+        self._names = self._names_now()
         self._file.ended(proposal.number, self._told(result))
         if result.outcome is Outcome.FAILED and retry:
             self._retries.append(_once_more(result))
@@ -142,7 +145,13 @@ class StudySearch:
             objective=Objective(sweep.objective.metric, sweep.objective.higher_is_better),
             taste=sweep.taste,
             foresight=self._guide.foresight if sweep.prediction else NO_FORESIGHT,
+            by_accounts=not sweep.keep_inert,
         )
+
+    def _names_now(self) -> Names:
+        """Return what is known of names, for samplers that propose one by one."""
+        told = () if self._sweep.keep_inert else tuple(self._history)
+        return Names(self._space, told, self._guide.canonical)
 
     def _planned(self, planner: Planner) -> Proposal | None:
         step = planner.next(self._history, tuple(self._steps.values()))
@@ -158,10 +167,10 @@ class StudySearch:
         for _ in range(ASKS_PER_PROPOSAL):
             trial = self._study.ask()
             drawn = self._space.walk(lambda axis, trial=trial: _suggest(trial, axis))  # type: ignore[misc] # bound per draw
-            if self._space.broken_rules(drawn) or self._guide.refusal(drawn):
+            config = self._names.canonical(drawn)
+            if self._space.broken_rules(drawn) or any(map(self._guide.refusal, (drawn, config))):
                 REFUSED.tell(self._study, trial)
                 continue
-            config = self._guide.canonical(drawn)
             if config.variant in self._seen:
                 self.collapsed += config != drawn
                 NOTHING_LEARNT.tell(self._study, trial)
@@ -222,7 +231,7 @@ class StudySearch:
     def _random_proposal(self) -> Proposal | None:
         seed = self._sweep.seed * 100_003 + self._next_number
         for drawn in valid_samples(self._space, seed):
-            config = self._guide.canonical(drawn)
+            config = self._names.canonical(drawn)
             if config.variant not in self._seen and not self._guide.refusal(config):
                 return self._propose(_Wanted(config))
         return None

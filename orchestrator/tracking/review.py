@@ -116,6 +116,7 @@ def _note(story: Story, plain: Mapping[str, Value]) -> Iterator[str]:
     yield from _loads(story, plain)
     yield from _listed("Closed for this host", [str(one) for one in story.closed])
     yield from _listed("Without effect", [str(one) for one in story.inert])
+    yield from _listed("Alike", list(story.alike))
     yield from _listed("Failures", [_failure(one) for one in story.failures])
     yield from _ledger(story)
     yield from _listed("What this does not show", list(story.caveats))
@@ -184,6 +185,7 @@ def _data(story: Story, plain: Mapping[str, Value]) -> dict[str, Any]:
         "stops_paying_at": story.crossing,
         "closed": [str(one) for one in story.closed],
         "inert": [str(one) for one in story.inert],
+        "alike": list(story.alike),
         "failures": [_failure(one) for one in story.failures],
         "ledger": story.ledger.as_data(),
         "caveats": list(story.caveats),

@@ -33,7 +33,7 @@ def sections(story: Story) -> Iterator[Section]:
     """Write them, as far as there is something to tell."""
     if story.failures:
         yield _failures(story)
-    if story.closed or story.inert or story.pins:
+    if story.closed or story.inert or story.alike or story.pins:
         yield _settings(story)
 
 
@@ -64,6 +64,7 @@ def _failures(story: Story) -> Section:
 def _settings(story: Story) -> Section:
     bullets = [f"Closed: {closed}." for closed in story.closed]
     bullets += [f"Without effect: {effect}." for effect in story.inert]
+    bullets += [f"Alike: {names}." for names in story.alike]
     rows = tuple((Cell(name), Cell(show(value))) for name, value in story.pins.items())
     pins = Table("Settings that every server had alike", ("setting", "value"), rows)
     lead = () if bullets else ("No axis was closed, and none was seen to be without effect.",)

@@ -113,7 +113,7 @@ def _rest(story: Story) -> Iterator[str]:
                 for f in story.failures
             ],
         )
-    unmoved = [*map(str, story.closed), *map(str, story.inert)]
+    unmoved = [*map(str, story.closed), *map(str, story.inert), *story.alike]
     if unmoved:
         yield from _section("Closed and without effect")
         yield from _bullets(unmoved)

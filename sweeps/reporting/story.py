@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sweeps.alike import said_alike
 from sweeps.closing import Closed, closed_values
 from sweeps.crossover import Load, loads, stops_paying_at
 from sweeps.effects import NoEffect, without_effect
@@ -88,6 +89,8 @@ class Story:
     failures: tuple[Failure, ...]
     closed: tuple[Closed, ...]
     inert: tuple[NoEffect, ...]
+    alike: tuple[str, ...]
+    """Which names ran alike, in words."""
     pins: Mapping[str, Value]
     """Settings that nobody swept and that all trials of the sweep had in common."""
     ledger: Ledger
@@ -202,6 +205,7 @@ def story_of(
         failures=failures_of(results, hints or {}),
         closed=closed,
         inert=without_effect(results),
+        alike=said_alike(results),
         pins=_pins(results),
         ledger=ledger(
             results, about.clock_scales, collapsed=about.collapsed, closed=len(closed)

@@ -12,6 +12,7 @@ import numpy as np
 
 from sweeps.config import Config
 from sweeps.search.beliefs import expected_gain
+from sweeps.search.brief import Canonical
 from sweeps.search.standings import Standings, changes
 from sweeps.search.steps import Taste
 
@@ -37,6 +38,14 @@ class Field:
     def contenders(self) -> tuple[Config, ...]:
         """Those of which one is recommended."""
         return (self.leader, *self.rivals)
+
+    def named(self, canonical: Canonical, plain: Config) -> "Field":
+        """Return the same under the names of a later look, for which some of them may be one."""
+        leader, beside = canonical(self.leader), self.beside and canonical(self.beside)
+        if beside == leader:
+            beside = None if leader == plain else plain
+        rivals = dict.fromkeys(map(canonical, self.rivals))
+        return Field(leader, tuple(c for c in rivals if c not in (leader, beside)), beside)
 
 
 def field_of(standings: Standings, plain: Config, taste: Taste) -> Field:

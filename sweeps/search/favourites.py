@@ -7,6 +7,7 @@ import numpy as np
 
 from sweeps.config import Config
 from sweeps.search.beliefs import Outlook
+from sweeps.search.brief import Canonical, same
 from sweeps.search.feasibility import Feasibility
 
 Drafts = Mapping[str, Config]
@@ -22,11 +23,13 @@ class Favourites:
 
     outlook: Outlook | None
     feasibility: Feasibility
+    named: Canonical = same
+    """How the outlook names a serving."""
 
     def drafts(self, serving: Config) -> Drafts:
         """Return the best draft of each algorithm at a serving of the outlook; that which may turn
         out fastest first."""
-        outlook = self.outlook
+        outlook, serving = self.outlook, self.named(serving)
         if outlook is None or serving not in outlook.servings:
             return {}
         column = outlook.servings.index(serving)

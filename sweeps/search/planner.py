@@ -32,6 +32,7 @@ from sweeps.search.designs import Designs, Idea
 from sweeps.search.encoding import Encoder
 from sweeps.search.gaussian import Floats
 from sweeps.search.looks import Foretold, Look
+from sweeps.search.names import Names
 from sweeps.search.pool import PoolMaker
 from sweeps.search.roles import serving_of
 from sweeps.search.step_times import PartedTimes
@@ -53,15 +54,16 @@ LOOKED_AT = 200
 
 class Planner:
     """Plans the sweep of one space. `canonical` maps what acts alike to one configuration;
-    `refusal` says why one must not be started, and may say so of more as the sweep goes on."""
+    `by_accounts` does so too for what servers told to run alike. `refusal` says why one must not be
+    started, and may say so of more as the sweep goes on."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a premise of the plan
         self, space: Space, *, canonical: Canonical = same, refusal: Refusal = never, seed: int = 0,
         limits: Limits = NO_LIMITS, objective: Objective = DECODE,
-        taste: Taste = USUAL, foresight: Foresight = NO_FORESIGHT,
+        taste: Taste = USUAL, foresight: Foresight = NO_FORESIGHT, by_accounts: bool = False,
     ) -> None:  # fmt: skip
-        self._foresight = foresight
-        self._canonical, self._limits, self.taste = canonical, limits, taste
+        self._foresight, self._by_accounts = foresight, by_accounts
+        self._space, self._rules, self._limits, self.taste = space, canonical, limits, taste
         self._metric = objective
         self._pool = PoolMaker(space, canonical, refusal, seed)
         self._designs = Designs(space, self._pool, foresight.all_reduces)
@@ -122,9 +124,10 @@ class Planner:
         return kept
 
     def _look(self, history: tuple[TrialResult, ...], open_steps: tuple[Step, ...]) -> View:
+        told = history if self._by_accounts else ()
         return View(
-            history, open_steps, self._canonical, self._metric, self._encoder, self._pool,
-            self._foresight,
+            history, open_steps, Names(self._space, told, self._rules), self._metric,
+            self._encoder, self._pool, self._foresight,
         )  # fmt: skip
 
     def _left(self, view: View) -> float:
@@ -171,7 +174,7 @@ class Planner:
         for idea in ideas:
             runs = view.is_new(idea.config) and view.feasibility.odds(idea.config) > 0
             if runs and not view.is_dominated(idea.config):
-                return self._step(idea)
+                return self._step(view, idea)
         return None
 
     def _drift(self, view: View) -> Step | None:
@@ -200,7 +203,8 @@ class Planner:
         self, history: Sequence[TrialResult], configs: Sequence[Config]
     ) -> tuple[Floats, Floats]:
         """Return expected logarithms of rates, and their covariance."""
-        return self._view(history, ()).models.joint([self._canonical(c) for c in configs])
+        view = self._view(history, ())
+        return view.models.joint([view.canonical(c) for c in configs])
 
     def foretell(self, history: Sequence[TrialResult], config: Config) -> Foretold | None:
         """Return what a start of a configuration is expected to measure; None where nothing was
@@ -208,7 +212,7 @@ class Planner:
         view = self._view(history, ())
         if not view.by_parts or view.standings is None:
             return None
-        return Foretold.by(view.models, self._canonical(config), view.evidence.launch_variance)
+        return Foretold.by(view.models, view.canonical(config), view.evidence.launch_variance)
 
     def look(self, history: Sequence[TrialResult]) -> Look | None:
         """Return what is believed of the whole space; None before anything is known."""
@@ -259,7 +263,7 @@ class Planner:
                 continue
             worth = gain * view.feasibility.odds(config)
             if worth > 0 and (best is None or worth / cost > best.gain / best.gpu_hours):
-                best = _Worth(self._canonical(config), worth, cost)
+                best = _Worth(view.canonical(config), worth, cost)
         return best
 
     def _checks(self, view: View) -> Step | None:
@@ -273,11 +277,11 @@ class Planner:
             closed = view.feasibility.odds(idea.config) == 0
             hopeless = closed or (not idea.forced and self._is_hopeless(view, idea))
             if view.is_new(idea.config) and not hopeless:
-                return self._step(idea)
+                return self._step(view, idea)
         return None
 
     def _is_hopeless(self, view: View, idea: Idea) -> bool:
-        canonical = self._canonical(idea.config)
+        canonical = view.canonical(idea.config)
         mean, covariance = view.models.joint([canonical, view.leader])
         variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
         deviations = PARTED_DEVIATIONS if view.by_parts else HOPELESS_DEVIATIONS
@@ -285,8 +289,8 @@ class Planner:
         undone = idea.purpose is Purpose.ABLATION
         return bool(ahead < (-self.taste.indifference_fraction if undone else 0.0))
 
-    def _step(self, idea: Idea) -> Step:
-        return Step(self._canonical(idea.config), idea.purpose, idea.why)
+    def _step(self, view: View, idea: Idea) -> Step:
+        return Step(view.canonical(idea.config), idea.purpose, idea.why)
 
     def _confirm(self, view: View) -> Step | None:
         if view.standings is None:
@@ -371,13 +375,15 @@ class Planner:
         since = self._since(view, field)
         before = view if since is None else self._before(view, since)
         assert before.standings is not None, "confirming follows a leader"
-        return chosen_of(field, before.standings, self.plain, self.taste)
+        then = field.named(before.canonical, self.plain)
+        return view.canonical(chosen_of(then, before.standings, self.plain, self.taste))
 
     def _field(self, view: View) -> Field:
         """Return who is confirmed, by what came before the first confirming start."""
         before = self._before(view, view.first_confirm) if view.confirming else view
         assert before.standings is not None, "confirming follows a leader"
-        return field_of(before.standings, self.plain, self.taste)
+        field = field_of(before.standings, self.plain, self.taste)
+        return field.named(view.canonical, self.plain)
 
     def _before(self, view: View, place: int) -> View:
         """Return the look at the history as it was; kept, as the confirm stage asks again."""

@@ -10,12 +10,13 @@ from sweeps.config import Config
 from sweeps.memory_borders import RAN, fault_of_memory
 from sweeps.results import TrialResult
 from sweeps.search.beliefs import Models, Outlook, inert_axes
-from sweeps.search.brief import DECODE, Canonical, Foresight, Objective
+from sweeps.search.brief import DECODE, Foresight, Objective
 from sweeps.search.encoding import Encoder
 from sweeps.search.evidence import CUT, Evidence, gather, purposes
 from sweeps.search.favourites import Favourites
 from sweeps.search.feasibility import Feasibility
-from sweeps.search.pool import PoolMaker
+from sweeps.search.names import Names
+from sweeps.search.pool import Pool, PoolMaker
 from sweeps.search.roles import drafting_of, serving_of, width_of
 from sweeps.search.standings import Standings, stand
 from sweeps.search.steps import Purpose, Step
@@ -33,11 +34,15 @@ class View:
 
     history: tuple[TrialResult, ...]
     open_steps: tuple[Step, ...]
-    canonical: Canonical
+    names: Names
     metric: Objective
     encoder: Encoder
     maker: PoolMaker
     foresight: Foresight
+
+    def canonical(self, config: Config) -> Config:
+        """Return the configuration that stands for all that make the same server."""
+        return self.names.canonical(config)
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -102,16 +107,22 @@ class View:
         """The pool with its beliefs, and where the leader is in it."""
         if self.standings is None:
             return None, (0, 0)
-        pool = self.maker.pool(self.standings.configs[:MOST_TRIED], self.leader)
+        found = self.maker.pool(self.standings.configs[:MOST_TRIED], self.leader)
+        name = self.names.by_default
+        pool = Pool(
+            tuple(dict.fromkeys(map(name, found.drafts))),
+            tuple(dict.fromkeys(map(name, found.servings))),
+        )
         outlook = self.models.over(pool)
         draft, serving = drafting_of(self.leader), serving_of(self.leader)
         if draft not in pool.drafts or serving not in pool.servings:
-            draft, serving = self.maker.draft(self.leader), self.maker.serving(self.leader)
+            draft = name(self.maker.draft(self.leader))
+            serving = name(self.maker.serving(self.leader))
         return outlook, (pool.drafts.index(draft), pool.servings.index(serving))
 
     @cached_property
     def favourites(self) -> Favourites:
-        return Favourites(self.outlook[0], self.feasibility)
+        return Favourites(self.outlook[0], self.feasibility, self.names.by_default)
 
     @cached_property
     def plain_log_step(self) -> float | None:
@@ -177,4 +188,6 @@ class View:
         return any(self.canonical(s.config) == self.canonical(config) for s in self.open_steps)
 
     def is_new(self, config: Config) -> bool:
-        return self.canonical(config) not in self.evidence.spent and not self.is_open(config)
+        name = self.canonical(config)
+        allowed = name == config or self.maker.allows(name)
+        return allowed and name not in self.evidence.spent and not self.is_open(name)

@@ -141,6 +141,15 @@ def test_a_server_that_tells_its_own_variables_is_believed() -> None:
         ("CustomAllreduce is disabled due to an unsupported", ("disable_custom_all_reduce", True)),
         ("CustomAllReduceV2 is disabled because your", ("disable_custom_all_reduce", True)),
         (
+            "[AR] All-reduce call path: NCCL (custom AR disabled)",
+            ("disable_custom_all_reduce", True),
+        ),
+        (
+            "Disabling SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2 because nnodes=2 (custom all-reduce v2"
+            " is intra-node only).",
+            ("SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2", "0"),
+        ),
+        (
             "Setup Custom allreduce failed with CUDART error: peer access is not supported. To"
             " silence this warning, specify --disable-custom-all-reduce explicitly.",
             ("disable_custom_all_reduce", True),
@@ -163,12 +172,41 @@ def test_lines_that_tell_of_a_change_are_understood(line: str, change: tuple[str
     assert list(log_changes([f"[2026-01-01 00:00:00 TP0] {line}"])) == [change]
 
 
+@pytest.mark.parametrize(
+    ("line", "others"),
+    [
+        # 0.5.3 to 0.5.17
+        (
+            "NCCL_ALGO is set to 'allreduce:tree' and custom all reduce is disabled for"
+            " deterministic inference when TP size > 1.",
+            {},
+        ),
+        # 0.5.18 to 0.5.23
+        (
+            "NCCL_ALGO is set to 'allreduce:tree', the NCCL channel count is pinned, and custom and"
+            " symmetric-memory all reduce are disabled for deterministic inference when TP size >"
+            " 1.",
+            {"enable_torch_symm_mem": False},
+        ),
+    ],
+)
+def test_deterministic_inference_tells_of_all_that_it_switches_off(
+    line: str, others: dict[str, Value]
+) -> None:
+    assert dict(log_changes([line])) == {
+        "NCCL_ALGO": "allreduce:tree", "disable_custom_all_reduce": True, **others,
+    }  # fmt: skip
+
+
 def test_other_lines_tell_nothing() -> None:
     lines = [
         "server_args=ServerArgs(x='is disabled', "
         + "y=1, " * 500
         + "custom all-reduce is disabled",
         "Load weight end. elapsed=0.02 s, type=LlamaForCausalLM, avail mem=21.01 GB",
+        "CustomAllReduceV2 enabled on a multi-node group (world_size=16); graph zero-copy is"
+        " disabled.",
+        "[AR] Aiter custom all-reduce not available; falling back to sglang CustomAllreduce.",
         "max_total_num_tokens=8192, chunked_prefill_size=4096, max_running_requests=48",
     ]
     assert list(log_changes(lines)) == []

@@ -17,7 +17,7 @@ from orchestrator.search.study import StudySearch
 from orchestrator.search.verdicts import CONSTRAINT
 from sweeps import Limit, Objective
 from sweeps.config import Config
-from sweeps.results import Outcome
+from sweeps.results import Outcome, TrialResult
 from sweeps.search.brief import Foresight
 from sweeps.sweep import FACTORISED, SAMPLERS, Sweep
 from tests.orchestrator.search.ready import study_file
@@ -277,6 +277,26 @@ def test_what_acts_alike_is_tried_once_and_what_is_refused_never(
     assert all(config.get("NCCL_PROTO") is None for config in seen)
     assert {config.get("speculative_num_draft_tokens") for config in seen} == {None, 2, 3, 4}
     assert len({config.variant for config in seen}) == len(seen) == 1 + 2 + 3 + 4
+
+
+@pytest.mark.parametrize("keep_inert", [False, True])
+@pytest.mark.parametrize("sampler", ["tpe", "random", "grid"])
+def test_what_servers_said_to_run_alike_is_tried_once_unless_all_is_asked_for(
+    tmp_path: Path, sampler: str, *, keep_inert: bool
+) -> None:
+    sweep = replace(SMALL, sampler=sampler, keep_inert=keep_inert)
+    search = StudySearch(sweep, study_file(tmp_path), "s")
+    seen: list[TrialResult] = []
+    while (proposal := search.ask()) is not None:
+        made = result(proposal.number, proposal.config, 50.0)
+        seen.append(replace(made, effective={**proposal.config, "NCCL_PROTO": "LL"}))
+        search.tell(proposal, seen[-1], retry=True)
+        if len(seen) == 3:  # a resumed sweep knows it too
+            search.close()
+            search = StudySearch(sweep, study_file(tmp_path), "s", seen)
+    protocols = {trial.config["NCCL_PROTO"] for trial in seen}
+    assert protocols == ({None, "LL"} if keep_inert else {None})
+    assert len({trial.config for trial in seen}) == len(seen) == 18 * (1 + keep_inert)
 
 
 def test_a_limit_that_is_broken_is_a_violated_constraint(tmp_path: Path) -> None:
