@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from orchestrator.job import TrialJob, TrialProgress
+from sweeps.hosts import GPU_HOURS
 from sweeps.results import TrialResult
 from sweeps.sweep import Sweep
 
@@ -32,6 +33,7 @@ class Tally:
     plain: TrialResult | None
     left_s: float | None
     """Wall seconds to the end, by the mean of the trials so far."""
+    hours_unit: str = GPU_HOURS
 
 
 class Follower(Protocol):

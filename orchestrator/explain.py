@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.clocks import hours_unit_in
 from orchestrator.files import read_json
 from orchestrator.goals import answer_in
 from orchestrator.job import OUTPUTS_FILE
@@ -61,6 +62,7 @@ def evidence_of(state: State, result: TrialResult) -> Evidence:
         renamed=renamed if isinstance(renamed, Mapping) else {},
         quality=quality_of(state, result, results),
         answer=answer_in(card, results),
+        hours_unit=hours_unit_in(card),
     )
 
 

@@ -8,6 +8,7 @@ from orchestrator.spool import SpoolReading, read_spool
 from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
 from orchestrator.sweep_run import SweepRun
 from orchestrator.trial_records import lost_result
+from sweeps.hosts import billed_hours
 from sweeps.results import Estimate, Outcome, Phase, TrialResult
 
 REASON = "its driver was killed"
@@ -51,7 +52,7 @@ def interrupted_result(
         trial=trial.trial, sweep=sweep_id, number=trial.number, config=trial.config,
         outcome=Outcome.CANCELLED, reason=reason, phase=_last_phase(phases),
         emulated=trial.emulated, host=trial.host, engine_version="",
-        gpu_hours=_gpus(state, sweep_id, trial.host) * elapsed_s / 3600, started_at="",
+        gpu_hours=billed_hours(_gpus(state, sweep_id, trial.host), elapsed_s), started_at="",
         purpose=trial.purpose, why=trial.why,
         retry_of=trial.retry_of, phase_s=_phase_s(phases, elapsed_s),
         estimates=_estimates(reading, phases),

@@ -195,7 +195,7 @@ def _say_ledger(book: Ledger) -> None:
     if not book.total:
         return
     parts = ", ".join(f"{name} {hours:.2f}" for name, hours in book.spent.items())
-    _say(f"hours  {book.total:.2f} GPU-hours: {parts}")
+    _say(f"hours  {book.total:.2f} {book.unit}: {parts}")
     if book.saved:
         saved = ", ".join(f"{name} {hours:.2f}" for name, hours in book.saved.items())
         _say(f"       saved, by estimate: {saved}")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.events import Tally
 from sweeps.config import Config
+from sweeps.hosts import GPU_HOURS
 from sweeps.limits import broken_limits
 from sweeps.results import UNCOUNTED, Outcome, TrialResult
 from sweeps.sweep import Objective
@@ -13,8 +14,10 @@ from sweeps.sweep import Objective
 class Standing:
     """Sums over all results so far; an added result costs the same however many there are."""
 
-    def __init__(self, objective: Objective, results: Iterable[TrialResult]) -> None:
-        self._objective = objective
+    def __init__(
+        self, objective: Objective, results: Iterable[TrialResult], hours_unit: str = GPU_HOURS
+    ) -> None:
+        self._objective, self._hours_unit = objective, hours_unit
         self.counted = 0
         """Trials that the budget pays for: not those that a fault or we cut off."""
         self.gpu_hours = 0.0
@@ -47,7 +50,7 @@ class Standing:
         left = max(0, planned - self.counted)
         return Tally(
             self.counted, planned, aside_gpu_hours + self.gpu_hours, self.leader,
-            self.plain_leader, elapsed_s / here * left if here > 0 else None,
+            self.plain_leader, elapsed_s / here * left if here > 0 else None, self._hours_unit,
         )  # fmt: skip
 
     def faults_of(self, config: Config) -> int:

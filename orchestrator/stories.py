@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from infra.sglang.signatures import AMOUNTS, LOG_SIGNATURES
-from orchestrator.clocks import clock_scales
+from orchestrator.clocks import clock_scales, hours_unit_in
 from orchestrator.goals import claim_in, goal_of
 from orchestrator.state import State
 from sweeps.reporting.story import About, Story, story_of
@@ -45,6 +45,7 @@ def sweep_story(state: State, sweep_id: str) -> Story:
         collapsed=int(card.get("collapsed", 0)),
         configurations=card.get("configurations"),
         clock_scales=clock_scales(card),
+        hours_unit=hours_unit_in(card),
     )
     return story_of(
         results,

@@ -40,7 +40,7 @@ from sweeps.axes import holds_numbers
 from sweeps.config import Config
 from sweeps.effects import notes_of
 from sweeps.factors import best_plain_step
-from sweeps.hosts import HostSpec
+from sweeps.hosts import HostSpec, hours_unit
 from sweeps.ledger import Ledger, ledger
 from sweeps.pins import first_plain, pins
 from sweeps.quality import Outputs, judge
@@ -131,7 +131,8 @@ class SweepRun:
         self._open: dict[str, tuple[TrialJob, Proposal]] = {}
         self._past = past or Past(state.results(sweep_id))
         self._results = list(self._past.results)
-        self._standing = Standing(sweep.objective, self._results)
+        self._hours_unit = hours_unit(host.gpus for host in sweep.hosts)
+        self._standing = Standing(sweep.objective, self._results, self._hours_unit)
         self._references = self._known_references()
         self._resumed = self._standing.counted
         self._began_s = time.monotonic()
@@ -282,7 +283,7 @@ class SweepRun:
     def ledger(self) -> Ledger:
         """Return where the GPU-hours went."""
         scales = clock_scales(self._state.card(self.sweep_id))
-        return ledger(self._results, scales, collapsed=self.collapsed)
+        return ledger(self._results, scales, collapsed=self.collapsed, unit=self._hours_unit)
 
     def tally(self) -> Tally:
         """Sum up where the sweep stands."""

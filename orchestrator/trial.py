@@ -36,6 +36,7 @@ from orchestrator.trial_notes import TrialNotes, notes_of_trial
 from orchestrator.trial_records import lost_result, rate_around
 from orchestrator.trial_seam import Tools, Watch
 from sweeps.breakage import Breakage, breakage_of
+from sweeps.hosts import billed_hours
 from sweeps.launch import LaunchPlan
 from sweeps.learning import LEARNING
 from sweeps.phrases import counted
@@ -500,7 +501,7 @@ class _TrialRun:
             lost_result(self._job, reason, outcome),
             phase=self._reached,
             engine_version=self._version,
-            gpu_hours=self._job.host.gpus * elapsed_s / 3600,
+            gpu_hours=billed_hours(self._job.host.gpus, elapsed_s),
             started_at=self._started_at,
             phase_s={name: round(spent_s, 3) for name, spent_s in self._phase_s.items()},
             estimates=estimates,

@@ -62,7 +62,7 @@ def tally_text(tally: Tally | None) -> str:
     for name, result in (("leader", tally.incumbent), ("plain", tally.plain)):
         if result is not None:
             parts.append(f"{name} {rate_text(result)}")
-    parts.append(f"{tally.gpu_hours:.2f} GPU-hours")
+    parts.append(f"{tally.gpu_hours:.2f} {tally.hours_unit}")
     if tally.left_s is not None:
         parts.append(f"about {tally.left_s:.0f} s left")
     return " · ".join(parts)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from sweeps.config import Config
 from sweeps.factors import Factors, best_plain_step, factors_of
+from sweeps.hosts import GPU_HOURS
 from sweeps.quality import QualityReport, Verdict
 from sweeps.ranking import Ranking, Standing, rank
 from sweeps.records import EndReason
@@ -41,6 +42,8 @@ class Evidence:
     """How its texts stand to plain decode's; None where nobody compared them."""
     answer: Answer | None = None
     """What its sweep recommends; None where that is not asked for, or nothing was measured."""
+
+    hours_unit: str = GPU_HOURS
 
     @property
     def word(self) -> str:

@@ -130,14 +130,15 @@ def _the_time(evidence: Evidence) -> Iterator[str]:
     total_s = sum(result.phase_s.values())
     if total_s <= 0:
         return
+    unit = evidence.hours_unit
     parts = [
-        f"{name} {figure(spent_s, 's')} ({figure(result.gpu_hours * spent_s / total_s)} GPU-hours)"
+        f"{name} {figure(spent_s, 's')} ({figure(result.gpu_hours * spent_s / total_s)} {unit})"
         for name, spent_s in result.phase_s.items()
         if spent_s >= 0.005 * total_s
     ]
     word = " EMULATED" if result.emulated else ""
     yield (
-        f"{figure(total_s, 's')} of the host, {figure(result.gpu_hours)}{word} GPU-hours:"
+        f"{figure(total_s, 's')} of the host, {figure(result.gpu_hours)}{word} {unit}:"
         f" {listed(parts)}."
     )
 

@@ -1,6 +1,6 @@
 """Where trials run, as a space file names it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -68,3 +68,16 @@ class HostSpec:
         """Read back what `as_data` wrote, of an older version or a newer one too."""
         known = {n: v for n, v in data.items() if n in cls.__dataclass_fields__}
         return cls(**{**known, "engine": EngineName(data.get("engine", EngineName.AUTO))})
+
+
+GPU_HOURS, HOST_HOURS = "GPU-hours", "host-hours"
+
+
+def billed_hours(gpus: int, spent_s: float) -> float:
+    """Return what a trial cost: GPU-hours, or on a host without GPUs hours of the host."""
+    return max(1, gpus) * spent_s / 3600
+
+
+def hours_unit(gpus: Iterable[int]) -> str:
+    """Name the hours of some hosts, by their numbers of GPUs."""
+    return GPU_HOURS if any(gpus) else HOST_HOURS

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from sweeps.hosts import GPU_HOURS
 from sweeps.idling import ClockScales, idle_gpu_hours
 from sweeps.results import Outcome, Phase, TrialResult
 
@@ -26,6 +27,7 @@ class Ledger:
 
     spent: dict[str, float]
     saved: dict[str, float]
+    unit: str = GPU_HOURS
 
     @property
     def total(self) -> float:
@@ -39,7 +41,7 @@ class Ledger:
 
 def ledger(
     results: Sequence[TrialResult], clock_scales: ClockScales, *, collapsed: int = 0,
-    closed: int = 0,
+    closed: int = 0, unit: str = GPU_HOURS,
 ) -> Ledger:  # fmt: skip
     """Add up the trials of a sweep, and what lay between them.
 
@@ -62,7 +64,7 @@ def ledger(
         "inert settings": collapsed * whole,
         "closed values": closed * _typical(results, Outcome.FAILED, Outcome.INFEASIBLE),
     }
-    return Ledger(spent, {name: hours for name, hours in saved.items() if hours > 0})
+    return Ledger(spent, {name: hours for name, hours in saved.items() if hours > 0}, unit)
 
 
 def activity(phase: str) -> str:

@@ -140,8 +140,8 @@ def _ledger(story: Story) -> Iterator[str]:
     book = story.ledger
     if not book.total:
         return
-    yield f"\n### GPU-hours: {story.word}{book.total:.2f}\n"
-    yield "| spent on | GPU-hours |"
+    yield f"\n### {book.unit}: {story.word}{book.total:.2f}\n"
+    yield f"| spent on | {book.unit} |"
     yield "|---|---:|"
     yield from (f"| {plain_text(name)} | {hours:.2f} |" for name, hours in book.spent.items())
     yield from (

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from sweeps.hosts import GPU_HOURS
+
 VERSION = 2
 """Of the JSON form; a reader of another one must not guess."""
 
@@ -101,6 +103,7 @@ class SweepStatus:
     saved_gpu_hours: Mapping[str, float]
     running: tuple[RunningTrial, ...]
     ended: tuple[EndedTrial, ...]
+    hours_unit: str = GPU_HOURS
     warnings: tuple[str, ...] = ()
     """The last ones of the driver."""
     certainty: str = ""

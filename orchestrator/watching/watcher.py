@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.local_host import tail
-from orchestrator.clocks import clock_scales
+from orchestrator.clocks import clock_scales, hours_unit_in
 from orchestrator.events import Tally
 from orchestrator.files import read_result
 from orchestrator.goals import answer_in, goal_of
@@ -80,6 +80,7 @@ class Watcher:
             planned=card.get("trials"),
             outcomes=dict(Counter(result.outcome.value for result in self._known)),
             gpu_hours=tally.gpu_hours,
+            hours_unit=tally.hours_unit,
             left_s=tally.left_s,
             leader=leaders.best,
             plain=leaders.plain,
@@ -142,13 +143,12 @@ class Watcher:
         aside = [r for _, r in self._results.values() if r.number in self._aside]
         aside_gpu_hours = sum(result.gpu_hours for result in aside)
         tally = tally_of(
-            self._known, goal, planned or 0, done_before, _age_s(card), aside_gpu_hours
-        )
+            self._known, goal, planned or 0, done_before, _age_s(card), aside_gpu_hours,
+            hours_unit_in(card),
+        )  # fmt: skip
         if is_running and planned:
             return tally
-        return Tally(
-            tally.trials_done, planned or 0, tally.gpu_hours, tally.incumbent, tally.plain, None
-        )
+        return replace(tally, trials_planned=planned or 0, left_s=None)
 
     def _running(self, card: Mapping[str, Any], status: str) -> Iterator[RunningTrial]:
         scales = _scales(card)

@@ -58,7 +58,7 @@ def sum_text(seen: SweepStatus) -> str:
             parts.append(f"{role} {value_text(one, seen.unit)} ({one.name})")
     if seen.certainty:
         parts.append(seen.certainty)
-    parts.append(f"{seen.gpu_hours:.2f} GPU-hours")
+    parts.append(f"{seen.gpu_hours:.2f} {seen.hours_unit}")
     if seen.left_s is not None and seen.is_running:
         parts.append(f"about {duration_text(seen.left_s)} left")
     return " · ".join(parts)

@@ -52,7 +52,7 @@ def _failures(story: Story) -> Section:
         )
         for f in story.failures
     )  # fmt: skip
-    head = ("what", "outcome", "trials", "while", "the first said", "what to do", "GPU-hours")
+    head = ("what", "outcome", "trials", "while", "the first said", "what to do", story.ledger.unit)
     lead = (
         "None of these is slow: infeasible cannot run here, hung made no progress, failed was the"
         " host's or the platform's fault and says nothing about the configuration.",

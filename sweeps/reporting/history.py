@@ -124,7 +124,7 @@ def _stopped(story: Story, stopped: Sequence[TrialResult]) -> Table:
         )
         for r in stopped
     )
-    head = ("variant", f"bound, {story.unit}", "GPU-hours", "why")
+    head = ("variant", f"bound, {story.unit}", story.ledger.unit, "why")
     return Table(f"{story.word}trials that were stopped early", head, rows)
 
 

@@ -102,8 +102,8 @@ def _rest(story: Story) -> Iterator[str]:
     book = story.ledger
     if book.total:
         parts = ", ".join(f"{name} {figure(hours)}" for name, hours in book.spent.items())
-        yield from _section("GPU-hours")
-        yield plain_text(f"{story.word}{figure(book.total)} GPU-hours: {parts}.")
+        yield from _section(book.unit[0].upper() + book.unit[1:])
+        yield plain_text(f"{story.word}{figure(book.total)} {book.unit}: {parts}.")
     if story.failures:
         yield from _section("Failures")
         yield from _table(

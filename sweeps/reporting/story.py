@@ -8,6 +8,7 @@ from sweeps.alike import said_alike
 from sweeps.closing import Closed, closed_values
 from sweeps.crossover import Load, loads, stops_paying_at
 from sweeps.effects import NoEffect, without_effect
+from sweeps.hosts import GPU_HOURS
 from sweeps.idling import ClockScales
 from sweeps.ledger import Ledger, ledger
 from sweeps.limits import broken_limits
@@ -48,6 +49,7 @@ class About:
     configurations: int | None = None
     """How many the space spans; None where that is not on record."""
     clock_scales: ClockScales = field(default_factory=dict)
+    hours_unit: str = GPU_HOURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,8 @@ def story_of(
         alike=said_alike(results),
         pins=_pins(results),
         ledger=ledger(
-            results, about.clock_scales, collapsed=about.collapsed, closed=len(closed)
+            results, about.clock_scales, collapsed=about.collapsed, closed=len(closed),
+            unit=about.hours_unit,
         ),
         caveats=tuple(caveats_of(results, answer, work, is_over=about.status != RUNNING)),
     )  # fmt: skip

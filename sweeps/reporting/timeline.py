@@ -77,11 +77,11 @@ def _lead(story: Story) -> Iterator[str]:
     if book.total:
         share = f"{starting / book.total:.0%}".replace("%", " %")
         yield (
-            f"{story.word}{figure(book.total)} GPU-hours over"
+            f"{story.word}{figure(book.total)} {book.unit} over"
             f" {counted(story.count, 'trial')}; {share} of them went into starting servers."
         )
     for name, hours in book.saved.items():
-        yield f"Saved by {name}, by estimate: {story.word}{figure(hours)} GPU-hours."
+        yield f"Saved by {name}, by estimate: {story.word}{figure(hours)} {book.unit}."
     if any(scale is None for scale in story.about.clock_scales.values()):
         yield "The clock was simulated: trials are laid end to end, and idle time is not known."
 
@@ -149,16 +149,16 @@ def _bar(story: Story) -> Chart | None:
     parts, at = [], 0.0
     for name, hours in book.spent.items():
         wide = WIDTH * hours / book.total
-        tip = f"{story.word}{name}: {figure(hours)} GPU-hours"
+        tip = f"{story.word}{name}: {figure(hours)} {book.unit}"
         box = el("rect", x=at, y=4.0, width=max(0.0, wide - 1), height=26.0, css=_css(name))
         parts.append(el("g", box + el("title", tip), css="m"))
         at += wide
-    head = el("title", f"{story.word}GPU-hours by what they were spent on", id="fig-ledger-t")
+    head = el("title", f"{story.word}{book.unit} by what they were spent on", id="fig-ledger-t")
     svg = el("svg", head + joined(parts), viewBox=f"0 0 {WIDTH} 34", role="img",
              aria_labelledby="fig-ledger-t", css="chart bar")  # fmt: skip
     spent = book.spent.items()
     legend = tuple(Key(_css(name), "box", f"{name} {figure(hours)}") for name, hours in spent)
-    return Chart(svg, legend, f"{story.word}GPU-hours by what they were spent on")
+    return Chart(svg, legend, f"{story.word}{book.unit} by what they were spent on")
 
 
 def _css(name: str) -> str:
@@ -174,7 +174,7 @@ def _table(story: Story) -> Table:
         (Cell(f"saved by {name}, by estimate"), Cell(figure(hours), (), hours), Cell(""))
         for name, hours in story.ledger.saved.items()
     ]
-    head = ("spent on", "GPU-hours", "share")
+    head = ("spent on", story.ledger.unit, "share")
     return Table(f"{story.word}ledger", head, (*spent, *saved))
 
 

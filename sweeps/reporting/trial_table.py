@@ -27,7 +27,7 @@ def head_of(story: Story) -> tuple[str, ...]:
     """Return the head of the table, after the number."""
     return (
         "configuration", "purpose", "outcome", f"{story.word}{story.about.goal.metric},"
-        f" {story.unit}", "accept length", "cycle, ms", "GPU-hours", "said",
+        f" {story.unit}", "accept length", "cycle, ms", story.ledger.unit, "said",
     )  # fmt: skip
 
 

@@ -128,7 +128,10 @@ def gather(
 
 
 def hours_of(result: TrialResult) -> float:
-    """Return what a trial cost in GPU-hours; on a host without GPUs in hours of the host."""
+    """Return what a trial cost in GPU-hours; on a host without GPUs in hours of the host.
+
+    Older versions counted no hours there.
+    """
     return result.gpu_hours or sum(result.phase_s.values()) / 3600
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from sweeps.hosts import billed_hours, hours_unit
 from sweeps.ledger import CONFIRMING, FAILED, IDLE, MEASURING, STARTING, ledger
 from sweeps.results import Outcome, TrialResult
 from tests.sweeps.makers import ngram, plain, result
@@ -64,3 +65,10 @@ def test_savings_are_what_a_whole_trial_would_have_cost() -> None:
 
 def test_nothing_was_saved_where_nothing_was_measured() -> None:
     assert ledger([spent(0, 0.2, Outcome.FAILED)], {}, collapsed=3).saved == {}
+
+
+def test_a_host_without_gpus_costs_its_own_hours() -> None:
+    assert billed_hours(8, 1800) == 4.0
+    assert billed_hours(0, 1800) == 0.5
+    assert hours_unit([0, 0]) == ledger([], {}, unit=hours_unit([0])).unit == "host-hours"
+    assert hours_unit([0, 8]) == "GPU-hours"
