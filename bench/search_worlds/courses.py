@@ -23,7 +23,7 @@ from orchestrator.load_client.dialects import DIALECTS
 from orchestrator.load_client.seam import Sampling
 from search_worlds.kept import OUT, keep
 from search_worlds.spaces import settings_of, sweep_named
-from sweeps import drafting, replay, workloads
+from sweeps import drafting, replay
 from sweeps.config import Config
 from sweeps.drafting.ngram import NgramShape
 from sweeps.prompts import Prompt
@@ -70,6 +70,12 @@ class Served:
     warming: tuple[tuple[Generation, ...], ...]
     """Those of each pass of generated warm-up."""
     measured: tuple[Generation, ...]
+
+    @cached_property
+    def key(self) -> str:
+        """The hash of which requests they are; what is written for each is up to the code."""
+        passes = (self.cold, *self.warming, self.measured)
+        return digest([[[r.key, r.limit_tokens] for r in requests] for requests in passes])
 
     @cached_property
     def warm_ups(self) -> Replayer:
@@ -152,13 +158,12 @@ def ngram_courses(sweep: Sweep, drafts: Sequence[Config]) -> dict[Config, Course
     """Replay drafting settings over the texts of a trial; what was replayed is kept on disk."""
     if not drafts:
         return {}
-    own = sys.modules[__name__]
-    code = code_digest(drafting, replay, text, writing, chain, workloads, own)
-    path = OUT / "courses" / f"{digest([repr(sweep.workload), code])}.json"
+    served = _served(sweep)
+    code = code_digest(drafting, replay, text, writing, chain, sys.modules[__name__])
+    path = OUT / "courses" / f"{digest([served.key, code])}.json"
     kept = _read(path)
     shapes = {draft: ngram_shape(settings_of(sweep, draft)) for draft in drafts}
     missing = [s for s in dict.fromkeys(shapes.values()) if repr(s) not in kept]
-    served = _served(sweep)
     for passes, alike in _by_passes(served, missing).items():
         replayer = served.after(passes)
         first = len(served.cold) + sum(map(len, served.warming[:passes]))
