@@ -170,10 +170,10 @@ class StreamedPost(asyncio.Protocol):
         """Return the events of a read, and how the answer ends with it: nothing if it goes on."""
         try:
             body = self._parser.feed(data)
+            if self._parser.status in (0, 200):
+                return self._splitter.feed(body), "" if self._parser.complete else None
         except HttpError as error:
             return [], str(error)
-        if self._parser.status in (0, 200):
-            return self._splitter.feed(body), "" if self._parser.complete else None
         self._reason += body[: _REASON_BYTES - len(self._reason)]
         whole = self._parser.complete or len(self._reason) >= _REASON_BYTES
         return [], self._refusal() if whole else None

@@ -25,6 +25,9 @@ VARIABLES = {
     "GATEWAY_PASSWORD": 'canary"quoted\\pass word',
     "MLFLOW_TRACKING_USERNAME": "sweeper",
     "MLFLOW_TRACKING_PASSWORD": "canaryTrackerPassword01234",
+    "PGPASSWORD": "canaryDatabase0123456789",
+    "SENTRY_DSN": "https://canarySentry0123456@sentry.example/1",
+    "GATE": "canaryGateOfTheServers0123",
 }
 IN_ADDRESS = "canaryAddressPassword:012345"
 ON_HOST = "canaryHostToken0123456789"
@@ -37,7 +40,7 @@ sweep = Sweep(
     name="canaries",
     model=Model("some/model"),
     axes=[Choice("NCCL_PROTO", [None, "LL"])],
-    fixed={{"tp_size": 2}},
+    fixed={{"tp_size": 2, "api_key": "env:GATE"}},
     workload=Workload(max_tokens=128, measured_prompts=2, cold_prompts=1, measure_s=1e6,
                       ignore_eos=True),
     budget=Budget(trials=2, trial_s=1e6, start_s=1e6, phase_s=1e6),

@@ -18,7 +18,7 @@ from queue import Queue
 import psutil
 import pytest
 
-from orchestrator.tracking.mlflow_writer import sqlite_uri
+from orchestrator.sqlite_address import sqlite_uri
 from orchestrator.tracking.ui import UiError, serve_ui, ui_command
 from orchestrator.tracking.ui_view import runs_url
 from sweeps.results import Outcome
