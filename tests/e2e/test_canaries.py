@@ -13,6 +13,7 @@ import pytest
 
 from infra.redaction import MASK
 from sweeps.exporters import EXPORTERS
+from tests.attacks import attack
 from tests.orchestrator.tracking import stores
 from tests.orchestrator.tracking.servers import serving
 
@@ -119,6 +120,7 @@ def _contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
                 yield path, str(pyarrow.parquet.read_table(path).to_pylist()).encode()
 
 
+@attack("7: secrets in variables, addresses, hosts and server keys, through all commands")
 def test_no_secret_is_in_anything_that_was_written(left: Path) -> None:
     secrets = _secrets()
     found = [

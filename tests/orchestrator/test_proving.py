@@ -27,6 +27,7 @@ from sweeps.hosts import EngineName, HostSpec
 from sweeps.problems import BadInputError
 from sweeps.search.steps import Purpose
 from sweeps.workloads import Workload
+from tests.attacks import attack
 from tests.sweeps.makers import SMALL, ngram, plain
 
 pytestmark = pytest.mark.slow
@@ -271,6 +272,7 @@ def test_a_secret_option_that_the_user_gave_is_no_edit(swept: Path) -> None:
         assert "--api-key" not in subject.launch.options
 
 
+@attack("6: a wrapper before the interpreter in a file to verify")
 def test_a_wrapper_is_an_edit_and_is_left_out_of_the_starts_here(swept: Path) -> None:
     text = (swept / "fast.sh").read_text()
     (swept / "pinned.sh").write_text(text.replace("exec ", "exec numactl --cpunodebind=0 "))
@@ -286,6 +288,7 @@ def test_a_wrapper_is_an_edit_and_is_left_out_of_the_starts_here(swept: Path) ->
     assert "the starts here leave out what is no option" in str(proof.notes)
 
 
+@attack("6: pipes, nulls and broken text in a file to verify")
 def test_what_cannot_be_known_is_bad_input(swept: Path) -> None:
     hostile = {
         "piped.sh": b"yes | ", "bom.sh": b"\xef\xbb\xbf", "null.sh": b"\x00",
