@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.redaction import is_secret_name
+from infra.secret_refs import is_reference
 from infra.sglang.flags import NEWEST, spelled
+from infra.sglang.server_keys import KEYS
 from sweeps.axes import is_environment
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.launch import Deadlines, LaunchPlan
@@ -59,15 +62,20 @@ class Engine:
         renamed = {n: spelled(n, version) for n in flags if spelled(n, version) != n}
         words = [host.python or sys.executable, "-m", self.module]
         for name, value in flags.items():
-            words += _words(spelled(name, version), value)
+            if name not in KEYS:
+                words += _words(spelled(name, version), value)
         words += ["--host", "127.0.0.1", "--port", str(port)]
         if flags.keys() & _RENDEZVOUS:
             rendezvous_port = None
         if rendezvous_port is not None:
             words += ["--nccl-port", str(rendezvous_port)]
+        env = self._environment(settings, host, start)
+        secrets = {n: str(flags[n]) for n in KEYS if flags.get(n) is not None}
+        secrets |= {n: v for n, v in env.items() if is_secret_name(n) and is_reference(v)}
         return LaunchPlan(
             argv=tuple(words),
-            env=tuple(sorted(self._environment(settings, host, start).items())),
+            env=tuple(sorted((n, v) for n, v in env.items() if n not in secrets)),
+            secrets=tuple(sorted(secrets.items())),
             inherit=self.inherited,
             host="127.0.0.1",
             port=port,

@@ -3,7 +3,6 @@
 import json
 import logging
 import queue
-import re
 import shutil
 import subprocess
 import sys
@@ -26,10 +25,6 @@ LIMIT_S = 30.0
 _STACK_LIMIT_S = 5.0
 _MOST_STACKS = 12
 _MOST_LISTED = 500
-_SECRET_SETTING = re.compile(
-    r"(?i)(\b\w*(?:api_key|secret|password|hf_token|access_token)[\"']?\s*[=:]\s*)"
-    r"(['\"])(?:(?!\2)[^\n])*\2"
-)
 _SHARED_MEMORY = Path("/dev/shm")
 _log = logging.getLogger(__name__)
 
@@ -277,6 +272,6 @@ class _Masker:
         """Return the same collector with its text masked."""
 
         def masked() -> str:
-            return self._redactor.text(_SECRET_SETTING.sub(rf"\1\2{MASK}\2", collect()))
+            return self._redactor.text(collect())
 
         return masked

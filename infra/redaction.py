@@ -1,6 +1,8 @@
 """What is secret in texts and data, and how it is masked before anything is written.
 
-A secret is found by the name that it stands under, and by its value wherever that turns up.
+A secret is found by the name that it stands under, by the form of the text around it, and by its
+value. Keys, names and enums are read back, so a value that may be one of these is looked for in
+free text alone.
 """
 
 import base64
@@ -9,82 +11,144 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from urllib.parse import quote
+
+from infra import secret_refs
 
 MASK = "[redacted]"
 
 LEAST_VALUE_CHARS = 6
 """A shorter value is masked under its name only: as a text it would be found everywhere."""
 
-_ENVIRONMENT_WORDS = frozenset(
-    {"TOKEN", "KEY", "APIKEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL",
-     "CREDENTIALS"}
+LEAST_SURE_CHARS = 12
+"""From this length on, letters with digits are no word of our files by chance (assumption)."""
+
+IDENTIFIERS = frozenset(
+    {"trial", "sweep", "sweep_id", "run", "run_id", "host", "name", "kind", "fingerprint", "key",
+     "variant", "hash", "digest", "file", "folder", "path", "model_path", "version"}
 )  # fmt: skip
+"""Fields that are read back: in one word of these, no value of a secret is looked for."""
+
+_WORDS = frozenset(
+    {"TOKEN", "KEY", "APIKEY", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS",
+     "PWD", "PW", "PAT", "CREDENTIAL", "CREDENTIALS", "CREDS", "COOKIE", "COOKIES", "AUTHORIZATION",
+     "BEARER", "JWT", "DSN", "SAS", "WEBHOOK"}
+)  # fmt: skip
+"""Any of these as a word makes the name of a variable secret."""
+_GLUED = ("PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "SECRET", "TOKEN", "APIKEY", "CREDENTIALS")
+"""Words that names such as PGPASSWORD end with."""
+_NOT_GLUED = ("BYPASS", "COMPASS")
+_FOLDERS = frozenset({"PWD", "OLDPWD"})
+"""What a shell calls the folders that it is in and was in."""
+
 _PARAMETER = re.compile(
-    r"(?:^|[_.-])(?:api_?key|password|passwd|passphrase|secret|credentials?"
-    r"|(?:access|secret|private|signing)_key|(?:access|auth|bearer|hf|api|refresh|session)_token)$",
+    r"(?:^|_)(?:(?:api|app|license)_?keys?|\w*(?:password|passwd|passphrase)|pwd|secrets?"
+    r"|credentials?|creds|cookies?|authorization|bearer|jwt|dsn|webhook|(?:github|gitlab|git)_pat"
+    r"|(?:access|secret|private|signing|encryption|account|shared|master)_?key(?:_id)?)$"
+)
+_TOKEN = re.compile(r"(?:^|_)([a-z0-9]+)_token$")
+_OF_TEXT = frozenset(
+    {"bos", "eos", "pad", "unk", "sep", "cls", "mask", "stop", "start", "end", "first", "next",
+     "last", "new", "per", "each", "input", "output", "prompt", "draft", "special", "think",
+     "image", "audio", "video", "bonus"}
+)  # fmt: skip
+"""What stands before `token` where that is a piece of text."""
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+# Every pattern begins at a fixed place and looks back at nothing twice: texts may be megabytes.
+_USER_INFO = re.compile(r"(?<=://)[^/\s\"'<>]+(?=@[^\s@])")
+_SIGNED = re.compile(
+    r"(?i)([?&;](?:x-(?:amz|goog)-(?:signature|credential|security-token)|awsaccesskeyid|signature"
+    r"|sig|googleaccessid|key|token|auth|code)=)[^&#;\s\"'<>]+"
+)
+_SETTING = re.compile(
+    r"(?<![\w.-])(?P<flag>--)?(?P<name>[A-Za-z_][\w.-]{0,63})(?P<close>\\?[\"']?)"
+    r"(?P<between>\s{0,4}[=:]\s{0,4}|(?(flag)[ \t]{1,4}|(?!)))"
+    r"(?:(?P<quote>\\?[\"'])(?P<quoted>(?:(?!(?P=quote))[^\n])*)(?P=quote)"
+    r"|(?P<bare>(?:(?:basic|bearer|token|digest|negotiate|apikey)\s{1,4})?[^\s\"'\\,;&)\]}<>]+))",
     re.IGNORECASE,
 )
-_USER_INFO = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
-_AUTHORIZATION = re.compile(r"(?i)\b(authorization\W{1,4}(?:basic|bearer)\s+)[\w.~+/=-]+")
+_TO_THE_END = re.compile(r"(?im)(?<![\w-])((?:set-)?cookie\s{0,4}[:=]\s{0,4})[^\n\"']+")
 _FLAG = re.compile(r"--([\w-]+)(=?)")
-_NO_SECRET = re.compile(r"[\d.]*|true|false|none|null|default", re.IGNORECASE)
+_NO_SECRET = re.compile(r"[\d.]*|true|false|none|null|default|\W*", re.IGNORECASE)
+_PATH = re.compile(r"(?:~|\.{1,2})?/")
 
 
+@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Tell whether what stands under a name is secret.
 
-    Names in capitals are variables, where TOKEN or KEY as a word is enough. Others are settings and
-    fields, where both are common words: `prompt_key` and `draft_tokens` are no secrets.
+    Names in capitals are variables, where TOKEN or KEY as a word is enough. Others are settings,
+    fields and headers, where both are common words: `prompt_key` and `draft_tokens` are no secrets.
     """
     if name.isupper():
-        return not _ENVIRONMENT_WORDS.isdisjoint(re.split(r"[^A-Z0-9]+", name))
-    return _PARAMETER.search(name.replace("-", "_")) is not None
+        words = re.split(r"[^A-Z0-9]+", name)
+        return name not in _FOLDERS and any(map(_is_secret_word, words))
+    plain = _CAMEL.sub("_", re.sub(r"[-.\s]", "_", name)).lower()
+    token = _TOKEN.search(plain)
+    return _PARAMETER.search(plain) is not None or bool(token and token[1] not in _OF_TEXT)
+
+
+def _is_secret_word(word: str) -> bool:
+    return word in _WORDS or (word.endswith(_GLUED) and not word.endswith(_NOT_GLUED))
 
 
 class Redactor:
     """Masks the given secrets, and whatever stands under a secret name. Safe to share."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        forms = {form for secret in secrets if _is_findable(secret) for form in _forms(secret)}
-        longest_first = sorted(forms, key=lambda form: (-len(form), form))
-        self._found = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        findable = {secret for secret in secrets if _is_findable(secret)}
+        self._found = _any_of(findable)
+        self._surely_found = _any_of({secret for secret in findable if _is_sure(secret)})
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> "Redactor":
-        """Take the secrets from the variables whose names say that they hold one."""
+        """Take the secrets from variables by their names, and those that references led to."""
         variables = os.environ if environ is None else environ
         secrets = [value for name, value in variables.items() if is_secret_name(name)]
+        secrets += secret_refs.resolved()
         user, password = (variables.get(f"MLFLOW_TRACKING_{x}") for x in ("USERNAME", "PASSWORD"))
         if user and password:
             secrets.append(base64.b64encode(f"{user}:{password}".encode()).decode())
         return cls(secrets)
 
     def text(self, text: str) -> str:
-        """Mask secret values, passwords in addresses, and headers that authorize."""
+        """Mask free text: secret values, addresses, headers, options and settings."""
         if self._found is not None:
             text = self._found.sub(MASK, text)
-        if "://" in text:
-            text = _USER_INFO.sub(MASK, text)
-        return _AUTHORIZATION.sub(rf"\g<1>{MASK}", text)
+        return _by_form(text)
+
+    def value(self, name: object, value: object) -> object:
+        """Mask what stands under a name; see `data`."""
+        if not isinstance(value, str):
+            return self.data(value)
+        if not isinstance(name, str) or not value:
+            return self._string(value)
+        if is_secret_name(name):
+            return value if secret_refs.is_reference(value) else MASK
+        word = name in IDENTIFIERS and not any(map(str.isspace, value))
+        return _by_form(value) if word else self._string(value)
 
     def data(self, value: object) -> object:
-        """Mask plain data, nested or not, by name and by value; numbers stay."""
+        """Mask plain data, nested or not, by name, form and value. Keys and numbers stay.
+
+        A string of one word, and a path, may be read back: of these only what is surely a secret.
+        """
         if isinstance(value, str):
-            return self.text(value)
+            return self._string(value)
         if isinstance(value, Mapping):
-            return {self._key(name): self._under(name, held) for name, held in value.items()}
+            return {name: self.value(name, held) for name, held in value.items()}
         if isinstance(value, list | tuple):
             return self._items(value)
         return value
 
-    def _key(self, name: object) -> object:
-        return self.text(name) if isinstance(name, str) else name
-
-    def _under(self, name: object, value: object) -> object:
-        if isinstance(name, str) and isinstance(value, str) and value and is_secret_name(name):
-            return MASK
-        return self.data(value)
+    def _string(self, text: str) -> str:
+        if not _PATH.match(text) and any(map(str.isspace, text)):
+            return self.text(text)
+        if self._surely_found is not None:
+            text = self._surely_found.sub(MASK, text)
+        return _by_form(text)
 
     def _items(self, items: Sequence[object]) -> list[object]:
         """Mask the items of a list; one that follows a flag is the flag's value."""
@@ -93,16 +157,9 @@ class Redactor:
         masked: list[object] = []
         flag = ""
         for item in items:
-            masked.append(self._under(flag, self._flag_value(item)))
+            masked.append(self.value(flag, item))
             flag = _flag_name(item)
         return masked
-
-    def _flag_value(self, item: object) -> object:
-        """Mask the value in `--flag=value`."""
-        match = _FLAG.match(item) if isinstance(item, str) else None
-        if isinstance(item, str) and match and match[2] and is_secret_name(match[1]):
-            return f"--{match[1]}={MASK}"
-        return item
 
 
 class RedactingFilter(logging.Filter):
@@ -123,6 +180,33 @@ class RedactingFilter(logging.Filter):
         return True
 
 
+def _by_form(text: str) -> str:
+    if "://" in text:
+        text = _SIGNED.sub(rf"\g<1>{MASK}", _USER_INFO.sub(MASK, text))
+    if ":" in text or "=" in text or "--" in text:
+        text = _SETTING.sub(_masked_setting, _TO_THE_END.sub(rf"\g<1>{MASK}", text))
+    return text
+
+
+def _masked_setting(match: re.Match[str]) -> str:
+    quoted, bare = match["quoted"], match["bare"]
+    value = bare if quoted is None else quoted
+    named = is_secret_name(match["name"]) or (match["flag"] and match["name"] == "token")
+    if not named or value.startswith(MASK[:-1]) or _says_nothing(value):
+        return match[0]
+    start = match[0][: match.start("bare" if quoted is None else "quoted") - match.start()]
+    scheme, _, rest = value.partition(" ")
+    if quoted is None and rest:
+        return f"{start}{scheme} {MASK}"
+    if scheme.lower() in ("basic", "bearer") and rest:
+        return f"{start}{scheme} {MASK}{match['quote']}"
+    return f"{start}{MASK}{match['quote'] or ''}"
+
+
+def _says_nothing(value: str) -> bool:
+    return _NO_SECRET.fullmatch(value) is not None or secret_refs.is_reference(value)
+
+
 def _flag_name(item: object) -> str:
     match = _FLAG.fullmatch(item) if isinstance(item, str) else None
     return match[1] if match else ""
@@ -130,6 +214,22 @@ def _flag_name(item: object) -> str:
 
 def _is_findable(secret: str) -> bool:
     return len(secret) >= LEAST_VALUE_CHARS and not _NO_SECRET.fullmatch(secret)
+
+
+def _is_sure(secret: str) -> bool:
+    """Tell whether a value is no word, name or path that stands in our files by chance."""
+    if _PATH.match(secret):
+        return False
+    if not re.fullmatch(r"[\w.:/-]+", secret, re.ASCII):
+        return True
+    mixed = any(map(str.isdigit, secret)) and any(map(str.isalpha, secret))
+    return len(secret) >= LEAST_SURE_CHARS and mixed
+
+
+def _any_of(secrets: Iterable[str]) -> re.Pattern[str] | None:
+    forms = {form for secret in secrets for form in _forms(secret)}
+    longest_first = sorted(forms, key=lambda form: (-len(form), form))
+    return re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
 
 def _forms(secret: str) -> set[str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 _FORM = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:(?:/|~/).+")
 FORMS = "`env:NAME` or `file:/path`"
+_MOST_BYTES = 1 << 16
+_resolved: set[str] = set()
 
 
 class SecretError(Exception):
@@ -20,7 +22,7 @@ def is_reference(text: str) -> bool:
 
 
 def resolve(reference: str, environ: Mapping[str, str] | None = None) -> str:
-    """Return the secret that is referred to. Raises SecretError."""
+    """Return the secret that is referred to, of one line. Raises SecretError."""
     kind, _, place = reference.partition(":")
     if not is_reference(reference):
         raise SecretError(f"a secret is given as {FORMS}")
@@ -28,14 +30,28 @@ def resolve(reference: str, environ: Mapping[str, str] | None = None) -> str:
         value = (os.environ if environ is None else environ).get(place)
         if not value:
             raise SecretError(f"the variable {place} is not set")
-        return value
-    return _private(Path(place).expanduser())
+    else:
+        value = _private(Path(place).expanduser())
+    _resolved.add(value)
+    return value
+
+
+def resolved() -> frozenset[str]:
+    """Return the secrets that references led to in this process, to be masked in what it writes."""
+    return frozenset(_resolved)
 
 
 def _private(path: Path) -> str:
     try:
-        if stat.S_IMODE(path.stat().st_mode) & 0o077:
-            raise SecretError(f"{path} can be read by others: chmod 600 it")
-        return path.read_text().rstrip("\n")
+        with path.open("rb") as file:
+            about = os.fstat(file.fileno())
+            if stat.S_IMODE(about.st_mode) & 0o077:
+                raise SecretError(f"{path} can be read by others: chmod 600 it")
+            text = file.read(_MOST_BYTES + 1).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise SecretError(f"{path} cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise SecretError(f"{path} cannot be read: {why}") from error
+    lines = text.rstrip("\r\n").splitlines()
+    if len(lines) != 1 or not lines[0] or len(text) > _MOST_BYTES:
+        raise SecretError(f"{path} does not hold one line with a secret, but {len(lines)} lines")
+    return lines[0]

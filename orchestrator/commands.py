@@ -19,7 +19,7 @@ from orchestrator.lookup import known_sweep, known_trial
 from orchestrator.refusals import bad_option
 from orchestrator.space_file import emulation_problems, load_sweep, prepare, settle_host
 from orchestrator.state import State
-from orchestrator.tracking.tracking_uri import is_remote, shown_uri, tracking_uri
+from orchestrator.tracking.tracking_uri import is_remote, tracking_uri, without_login
 from sweeps.config import Config
 from sweeps.explaining import Explanation, explain
 from sweeps.hosts import EngineName, HostSpec
@@ -194,7 +194,7 @@ def serve(
     known_sweep(state, None)
     uri = tracking_uri(state.mlflow_uri, store)
     if is_remote(uri):
-        on_ready(sweeps_page(shown_uri(uri), EXPERIMENT))
+        on_ready(sweeps_page(without_login(uri), EXPERIMENT))
         return
     try:
         serve_ui(

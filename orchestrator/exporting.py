@@ -1,14 +1,15 @@
 """What `export` does: which trial, what is known around it, what must be said, and the files."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from infra.gpus import count_gpus
 from infra.probing.probe import probe_host
-from infra.redaction import MASK, Redactor
+from infra.redaction import MASK, Redactor, is_secret_name
+from infra.secret_refs import is_reference
 from infra.sglang.protocol import SINCE, Feature, has
 from infra.sglang.version_range import takes_the_same
 from orchestrator.choices import AS_WRITTEN
@@ -20,6 +21,7 @@ from orchestrator.refusals import bad_option
 from orchestrator.space_file import settle_host
 from orchestrator.state import State
 from sweeps.alike import namesakes
+from sweeps.axes import is_environment
 from sweeps.config import Config
 from sweeps.equivalence import reading_of
 from sweeps.exporters import EXPORTERS, Launch, Recommendation, written
@@ -157,8 +159,19 @@ def without_secrets(what: Recommendation) -> tuple[Recommendation, tuple[str, ..
         tuple(word for group in kept for word in group),
         {n: v for n, v in env.items() if MASK not in v},
     )
-    said = tuple(f"{name} is secret and was left out: give it to the server" for name in names)
-    return replace(what, launch=launch), said
+    said = [f"{name} is secret and was left out: give it to the server" for name in names]
+    said += [
+        f"{shown} is secret and was left out: give it to the server; it was {reference} here"
+        for shown, reference in _references(what)
+    ]
+    return replace(what, launch=launch), tuple(said)
+
+
+def _references(what: Recommendation) -> Iterator[tuple[str, str]]:
+    """Yield the options and variables that the server got by reference, each with that."""
+    for name, value in {**what.origin.host.get("env", {}), **what.settings}.items():
+        if is_secret_name(name) and isinstance(value, str) and is_reference(value):
+            yield name if is_environment(name) else f"--{name.replace('_', '-')}", value
 
 
 def fingerprint_here(state: State, origin: Origin) -> str:

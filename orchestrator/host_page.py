@@ -3,13 +3,13 @@
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console
 from rich.text import Text
 
 from infra.probing.facts import HostFacts, Iommu
 from orchestrator.exit_codes import BAD_INPUT, NOT_READY
 from orchestrator.host_check import HostCheck
 from orchestrator.host_findings import Finding, Weight, gib
+from orchestrator.plain_console import plain_console
 
 READABLE_COLUMNS = 100
 _LABEL_COLUMNS = 13
@@ -18,7 +18,7 @@ _INDENT = "  "
 
 def print_host_pages(checks: Sequence[HostCheck]) -> None:
     """Show a page for each host, in lines that can be read."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console(highlight=False, soft_wrap=True)
     width = min(console.width, READABLE_COLUMNS)
     for number, check in enumerate(checks):
         if number:

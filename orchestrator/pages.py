@@ -203,10 +203,11 @@ def _say_ledger(book: Ledger) -> None:
 
 def print_explanation(explanation: Explanation) -> None:
     """Show what a trial says, section by section, in lines that can be read."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    from orchestrator.plain_console import plain_console
+
+    console = plain_console(highlight=False, soft_wrap=True)
     width = min(console.width, _READABLE_COLUMNS)
     console.print(Text(_filled(explanation.headline, width), style="bold"))
     for section in explanation.sections:
@@ -245,6 +246,6 @@ def _table(title: str) -> "Table":
 
 
 def _show(table: "Table") -> None:
-    from rich.console import Console
+    from orchestrator.plain_console import plain_console
 
-    Console(soft_wrap=True).print(table)
+    plain_console(soft_wrap=True).print(table)

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.plain_console import plain_console
 from sweeps.config import Config
 from sweeps.intervals import Interval
 from sweeps.naming import abbreviated
@@ -38,8 +39,8 @@ def print_prediction(prediction: Prediction, name: str, console: Console | None 
 
 def _page() -> Console:
     """Return where it is shown; what is no terminal gets tables in full."""
-    page = Console(soft_wrap=True)
-    return page if page.is_terminal else Console(soft_wrap=True, width=WIDE)
+    page = plain_console(soft_wrap=True)
+    return page if page.is_terminal else plain_console(soft_wrap=True, width=WIDE)
 
 
 def _by_width(prediction: Prediction, algorithm: str) -> Table:

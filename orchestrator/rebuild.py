@@ -17,6 +17,7 @@ from orchestrator.files import read_json, write_json
 from orchestrator.interrupted import close_interrupted
 from orchestrator.reviews import sweep_review
 from orchestrator.spool import SpooledTrial, read_spool
+from orchestrator.sqlite_address import path_in, sqlite_uri
 from orchestrator.state import RESULT_FILE, SPOOL_FILE, State
 from orchestrator.tracking import run_content
 from orchestrator.tracking.events import (
@@ -41,7 +42,6 @@ from sweeps.results import TrialResult
 from sweeps.sweep import Sweep
 
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
-_SQLITE = "sqlite:///"
 _count = itertools.count()
 
 
@@ -82,10 +82,11 @@ def rebuild(
     recovered = sum(len(recover(state, name)) for name in chosen)
     closed = sum(len(close_interrupted(state, name)) for name in chosen)
     if uri is None or uri == state.mlflow_uri:
-        path = Path(state.mlflow_uri.removeprefix(_SQLITE))
+        path = path_in(state.mlflow_uri)
+        assert path is not None, "a file of the state folder"
         with _swapped(path, is_kept=sweep_id is not None) as beside:
-            _write(state, chosen, f"{_SQLITE}{beside}", experiment, is_cleared=True)
-            kept = _run_ids(state, f"{_SQLITE}{beside}", experiment)
+            _write(state, chosen, sqlite_uri(beside), experiment, is_cleared=True)
+            kept = _run_ids(state, sqlite_uri(beside), experiment)
         _drop_files(state.artifact_root, kept)
     else:
         _write(state, chosen, uri, experiment, is_cleared=False)

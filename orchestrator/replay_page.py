@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from rich.console import Console
 from rich.table import Table
 
+from orchestrator.plain_console import plain_console
 from orchestrator.replaying import Report, Row
 from sweeps.drafting.ngram import NgramShape
 from sweeps.results import Estimate
@@ -16,7 +16,7 @@ CHEAP_TOKENS = 4
 
 def print_replay(report: Report, plain_tok_s: float | None) -> None:
     """Print the whole page."""
-    console = Console()
+    console = plain_console()
     here = report.circumstances
     console.print(
         f"{'EMULATED ' if here and here.emulated else ''}{report.source.name}: "

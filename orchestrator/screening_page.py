@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from orchestrator.plain_console import plain_console
 from orchestrator.screening import Screening, sizes_of
 from sweeps.hosts import HostSpec
 from sweeps.screening import Place, Screened
@@ -18,7 +18,7 @@ _SHOWN_TROUBLE_CHARS = 60
 
 def print_screening(found: Screening) -> None:
     """Show the settings of a host, best first, and what the table does not say."""
-    console = Console(highlight=False)
+    console = plain_console(highlight=False)
     word = "EMULATED host" if found.emulated else "Host"
     table = Table(title=f"{word} {found.host}: one all-reduce in µs")
     table.add_column("setting", overflow="fold")
@@ -55,7 +55,7 @@ def _shown(sizes: list[int]) -> list[int]:
 @contextmanager
 def teller() -> Iterator[Callable[[HostSpec, Screened, int], None]]:
     """Show the progress of a screening on the error output, a bar for each host."""
-    console = Console(stderr=True, highlight=False)
+    console = plain_console(stderr=True, highlight=False)
     with Progress(console=console, transient=True) as progress:
         bars = {}
 

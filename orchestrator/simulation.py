@@ -24,6 +24,7 @@ from infra.gpus import Gpu, GpuProcess
 from infra.host import CleanReport, Reservation
 from infra.sglang.control import ControlError, unproved_flush
 from infra.sglang.protocol import CHAT, GENERATE, Feature
+from infra.sglang.server_keys import ServerKeys
 from orchestrator.job import StopOrder, TrialProgress
 from orchestrator.load_client.arrivals import Arrivals
 from orchestrator.load_client.client import PROBE
@@ -77,7 +78,7 @@ def simulated_tools(known: KnownDrafts | None = None) -> Tools:
     clock = SimulatedClock()
     host = InProcessHost(clock, known)
 
-    def control(url: str, answer_s: float) -> SimulatedControl:
+    def control(url: str, answer_s: float, keys: ServerKeys) -> SimulatedControl:
         return SimulatedControl(host, url)
 
     engine = ENGINES[EngineName.EMULATED]
@@ -176,6 +177,10 @@ class SimulatedClient:
     def last_health(self) -> ClientHealth | None:
         """Return None: a client without a wire distorts nothing."""
         return None
+
+    def bearing(self, keys: ServerKeys) -> "SimulatedClient":
+        """Return itself: there is no wire, and no gate."""
+        return self
 
     def run_pass(  # noqa: PLR0913 - each is a term of the load
         self,

@@ -15,6 +15,7 @@ from infra.gpus import count_gpus
 from infra.sglang.flags import NEWEST
 from infra.sglang.joint_rules import joint_problems
 from infra.sglang.probe import missing_sglang
+from infra.sglang.server_keys import unresolved
 from infra.sglang.setting_checks import setting_problems
 from orchestrator.choices import AS_WRITTEN, HostChoice, Sent
 from orchestrator.dialect_choice import with_dialect
@@ -133,6 +134,8 @@ def settle_host(host: HostSpec, choice: HostChoice, gpus: int) -> HostSpec:
 def _host_problems(sweep: Sweep, host: HostSpec, gpus: int) -> list[Problem]:
     version = host.version or NEWEST
     found = setting_problems(sweep.all_values(), version)
+    if not host.elsewhere:
+        found += unresolved(sweep.fixed)
     if not found:
         found += joint_problems(sweep.settings(sweep.space.plain()), version)
     field = f"hosts.{host.name}"

@@ -17,6 +17,7 @@ from typing import IO
 from orchestrator.cards import checked_card
 from orchestrator.files import read_json, read_result, write_json
 from orchestrator.spool import read_spool
+from orchestrator.sqlite_address import sqlite_uri
 from sweeps.problems import BadInputError, Problem
 from sweeps.results import TrialResult
 
@@ -64,7 +65,7 @@ class State:
     @property
     def mlflow_uri(self) -> str:
         """Return the address of the MLflow store."""
-        return f"sqlite:///{self.root.absolute() / 'mlflow.db'}"
+        return sqlite_uri(self.root / "mlflow.db")
 
     @property
     def artifact_root(self) -> Path:
@@ -193,6 +194,7 @@ class State:
             file.truncate(0)
 
     def _lock_file(self) -> IO[str]:
+        sqlite_uri(self.root)  # a folder that no database can lie in is refused at once
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._keep_private()

@@ -8,6 +8,7 @@ from typing import Any
 from infra.engines import ENGINES
 from infra.redaction import Redactor, is_secret_name
 from infra.sglang.neutral import spelled
+from infra.sglang.server_keys import KEYS
 from orchestrator.exporting import companion, recommendation, without_secrets
 from orchestrator.lookup import known_trial
 from orchestrator.refusals import bad_option
@@ -62,6 +63,8 @@ class Subject:
             if not is_environment(name):
                 option = "--" + spelled(name, version).replace("_", "-")
                 given[name] = _kept(value, flags.pop(option, None))
+                if name in KEYS:  # no file holds it, but where it is
+                    given[name] = value
         others = {o[2:].replace("-", "_"): _kept(None, value) for o, value in flags.items()}
         return {**given, **others, **self.launch.env}
 

@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from rich.console import Console
-
 from infra import reaper
 from infra.host_lock import owner_text
 from infra.probing.facts import HostFacts
@@ -27,6 +25,7 @@ from orchestrator.host_check import load_probed, with_folder
 from orchestrator.host_locks import hosts_locked
 from orchestrator.interrupted import close_interrupted, close_open
 from orchestrator.pages import print_summary
+from orchestrator.plain_console import plain_console
 from orchestrator.rebuild import recover
 from orchestrator.refusals import bad_option, locked
 from orchestrator.reviews import sweep_review
@@ -145,7 +144,7 @@ def _run_sweep(
             # A sweep that was sent is shown where it was sent from.
             mover = Mover(driver, cluster)
             words = store_words(uri, state.mlflow_uri, store)
-            told = _Told(uri, words, [] if choice.sent else [follower_for(Console())])
+            told = _Told(uri, words, [] if choice.sent else [follower_for(plain_console())])
             status, run = _drive(chosen, ready, state, mover, facts, left, told)
             answer = answer_of(run.results, sweep.objective, run.claim())
             shown_dir = Path(choice.sent.fetched) if choice.sent else state_dir
@@ -288,7 +287,7 @@ def run_given(
             mover.cluster.occupy(facts, owner_text(sweep_id, state.root), state.sweep_ids())
         hosts = [with_folder(host, state) for host in sweep.hosts]
         tracker = JsonlTracker(state.sweep_folder(sweep_id) / "events.jsonl")
-        attendants = Attendants(tracker, [follower_for(Console(stderr=True))])
+        attendants = Attendants(tracker, [follower_for(plain_console(stderr=True))])
         fingerprints = {name: found.fingerprint for name, found in facts.items()}
         ready = replace(sweep, hosts=hosts)
         run = SweepRun(sweep_id, ready, state, search, attendants, fingerprints=fingerprints)

@@ -13,6 +13,7 @@ from infra.gpu_floor import own_gpus
 from infra.gpus import GpuView, NvmlView
 from infra.local_host import LocalHost
 from infra.sglang.control import ServerControl
+from infra.sglang.server_keys import ServerKeys
 from orchestrator.load_client.client import StreamingClient
 from orchestrator.trial_seam import Tools
 from sweeps.hosts import HostSpec
@@ -41,6 +42,6 @@ def gpu_view(host: HostSpec) -> GpuView:
     return EmulatedGpuView(folder, TRUTHS[host.truth].gpu, host.gpus)
 
 
-def control_of(url: str, answer_s: float) -> ServerControl:
+def control_of(url: str, answer_s: float, keys: ServerKeys) -> ServerControl:
     """Return the control of a server that speaks HTTP."""
-    return ServerControl(url, answer_s=answer_s)
+    return ServerControl(url, answer_s=answer_s, keys=keys)

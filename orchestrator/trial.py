@@ -11,11 +11,13 @@ from infra.engines import complete, place_variables
 from infra.evidence import LIMIT_S, Subject, keep_evidence
 from infra.host import Command, HostError, Process, Reservation
 from infra.reaper import find_tagged, tags
+from infra.secret_refs import SecretError
 from infra.sglang.control import ControlError
 from infra.sglang.effective import account, read_environments
 from infra.sglang.flags import NEWEST
 from infra.sglang.logs import accept_lengths, decode_rates, explain_exit
 from infra.sglang.quoting import with_quotes
+from infra.sglang.server_keys import GivenSecrets, given_secrets
 from infra.sglang.signatures import Moment
 from infra.sglang.start_log import StartPhase
 from orchestrator.course import Course, why_unmeasured
@@ -185,11 +187,25 @@ class _TrialRun:
         write_json(job.plan_path, plan.as_data())
         return plan
 
+    def _give_secrets(self, plan: LaunchPlan, reserved: Reservation) -> GivenSecrets:
+        """Resolve what the plan refers to; from here on the server is asked with its keys."""
+        if not self._clock.real_s(1.0):
+            return GivenSecrets()  # a simulated server has no gate
+        try:
+            given = given_secrets(dict(plan.secrets), reserved.temp_folder)
+        except SecretError as error:
+            raise TrialEndError(Outcome.FAILED, f"a secret of it: {error}") from error
+        if plan.secrets:
+            self._tools = self._tools.bearing(given.keys)
+        return given
+
     @contextmanager
     def _server(self, plan: LaunchPlan, reserved: Reservation) -> Iterator[Process]:
         job = self._job
+        given = self._give_secrets(plan, reserved)
         command = Command(
-            argv=plan.argv,
+            argv=(*plan.argv, *given.words),
+            hidden=given.variables,
             env={**place_variables(reserved.temp_folder), **dict(plan.env)},
             inherit=plan.inherit,
             log_path=job.log_path,
@@ -211,9 +227,16 @@ class _TrialRun:
             if process.poll() is None:
                 self._tools.control(plan.url, 2.0).abort_all()
             report = process.stop()
+            self._mask_log(given)
             clean = self._tools.premises.prove_clean(reserved, plan.deadlines.clean_s)
             self._dirty = "" if clean.clean else str(clean)
             self._notes.note("stop", {**asdict(report), "clean": asdict(clean)})
+
+    def _mask_log(self, given: GivenSecrets) -> None:
+        try:
+            given.mask(self._job.log_path)
+        except OSError as error:
+            self._remarks.append(f"its keys may stand in server.log: {error}")
 
     def _keep_evidence(self, process: Process) -> None:
         """Keep what is to be seen of a server that hung or died, before it is ended."""

@@ -1,13 +1,14 @@
 """What a trial works with and who follows it: the seams of one host, as its driver fills them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from infra.clock import Clock
 from infra.engines import Engine
 from infra.gpus import GpuView
 from infra.host import Host, Premises
+from infra.sglang.server_keys import NO_KEYS, ServerKeys
 from orchestrator.job import StopOrder, TrialProgress
 from orchestrator.load_client.seam import LoadClient
 
@@ -56,7 +57,17 @@ class Tools:
     engine: Engine
     clock: Clock
     client: LoadClient
-    control: Callable[[str, float], Control]
+    control_of: Callable[[str, float, ServerKeys], Control]
     """Makes the control of the server at a URL; the wall seconds that an answer may take."""
     premises: Premises
     gpus: GpuView
+    keys: ServerKeys = NO_KEYS
+    """Of the server that is asked now."""
+
+    def bearing(self, keys: ServerKeys) -> "Tools":
+        """Return the tools for a server with keys."""
+        return replace(self, client=self.client.bearing(keys), keys=keys)
+
+    def control(self, url: str, answer_s: float) -> Control:
+        """Make the control of the server at a URL; `answer_s` are wall seconds."""
+        return self.control_of(url, answer_s, self.keys)

@@ -35,6 +35,8 @@ class LaunchPlan:
     """Where the ranks of the server find each other; None: SGLang picks one itself."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Neutral axis name to the flag that it became in this version."""
+    secrets: tuple[tuple[str, str], ...] = ()
+    """Argument or variable to the reference that leads to its value. They stand nowhere else."""
 
     @property
     def url(self) -> str:
@@ -53,4 +55,5 @@ class LaunchPlan:
             "stop_grace_s": self.deadlines.stop_grace_s,
             "clean_deadline_s": self.deadlines.clean_s,
             "renamed": dict(self.renamed),
+            "secrets": dict(self.secrets),
         }

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import pytest
 from hypothesis import settings
 
 from tests.infra.ssh.fixtures import lan_of_session
@@ -26,3 +27,8 @@ for _number in (signal.SIGQUIT, signal.SIGHUP):
 _OF_A_USER = ("EMULATED_", "MLFLOW_", "NCCL_", "RAY_", "SGLANG_", "SGL_", "TORCH_NCCL_")
 for _name in [name for name in os.environ if name.startswith(_OF_A_USER)]:
     del os.environ[_name]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Keep what an attack tries with its report, for `bench/attacks.py`."""
+    item.user_properties += [("attack", mark.args[0]) for mark in item.iter_markers("attack")]

@@ -10,7 +10,9 @@ import pytest
 from orchestrator.cli import app
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / name for name in ("README.md", "DECISIONS.md", "CHANGELOG.md")]
+DOCUMENTS = [
+    ROOT / name for name in ("README.md", "DECISIONS.md", "CHANGELOG.md", "docs/security.md")
+]
 PACKAGES = ("sweeps", "orchestrator", "infra", "search_spaces")
 MADE_LATER = {".sweeps/", ".venv", "hosts.toml"}
 

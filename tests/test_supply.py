@@ -17,6 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from tests.attacks import attack
+
 ROOT = Path(__file__).parents[1]
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", re.MULTILINE)
@@ -40,6 +42,7 @@ def _pins(lock: Path) -> dict[str, Version]:
     return {canonicalize_name(n): Version(v) for n, v in PIN.findall(lock.read_text())}
 
 
+@attack("16: another file in the place of a locked package")
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
 def test_every_requirement_is_one_version_with_hashes(lock: Path) -> None:
     loose = [e for e in _entries(lock) if not PIN.match(e) or "--hash=sha256:" not in e]
@@ -74,6 +77,7 @@ def test_a_secret_would_be_found() -> None:
     assert any(any(detector.analyze_string(f'token = "{token}"')) for detector in DETECTORS)
 
 
+@attack("16: a source distribution that runs a program in `make setup`")
 def test_setup_takes_wheels_alone() -> None:
     """A source distribution would run a program of its own."""
     text = (ROOT / "Makefile").read_text().replace("\\\n", " ")

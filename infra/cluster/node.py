@@ -4,6 +4,7 @@ import json
 import platform
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -58,8 +59,11 @@ class ClusterNode:
         return [f"{what} {there[what]} there, {here[what]} here" for what in here
                 if there[what] != here[what]]  # fmt: skip
 
-    def join(self, head: Head) -> None:
-        """Start its node, which outlives this connection. Raises RemoteError."""
+    def join(self, head: Head, secrets: Mapping[str, str]) -> None:
+        """Start its node, which outlives this connection; servers there get the `secrets`.
+
+        Raises RemoteError.
+        """
         python, root = interpreter_on(self.remote, self.entry), self.ours.root
         words = node_words(
             python, head.address, self.address, self.entry.name, self.entry.gpus, RAY_FOLDER,
@@ -67,7 +71,7 @@ class ClusterNode:
         self._process = self.remote.start(
             [python, "-m", "infra.cluster.node_watch", head.address, *words],
             {**VARIABLES, "PATH": "/usr/local/bin:/usr/bin:/bin"},
-            hidden={TOKEN_VARIABLE: head.token},
+            hidden={**secrets, TOKEN_VARIABLE: head.token},
             log_path=f"{root}/ray-node.log",
         )
 

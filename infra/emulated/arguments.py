@@ -12,6 +12,9 @@ from infra.emulated.scenario_file import ScenarioError, ScenarioSource
 from infra.emulated.truth import DEFAULT_TRUTH, TRUTHS, HostTruth
 from infra.emulated.versions import manners
 from infra.sglang.flags import FLAGS, NEWEST, Flag
+from infra.sglang.protocol import Feature, has
+from sweeps.exporters.launches import UnreadableExportError
+from sweeps.exporters.sglang_yaml import words_of
 from sweeps.values import Value
 
 PROGRAM = "sglang serve"
@@ -89,6 +92,22 @@ def _add(parser: argparse.ArgumentParser, name: str, flag: Flag, version: str) -
         required=name == "model_path",
         nargs="+" if flag.many else None,
     )
+
+
+def with_config(argv: Sequence[str], version: str) -> list[str]:
+    """Put the words of the file that `--config` names before all others, as SGLang does.
+
+    Raises EmulationError.
+    """
+    words, option = list(argv), Feature.CONFIG_FILE
+    if option.value not in words or not has(option, version):
+        return words
+    at = words.index(option.value)
+    try:
+        path = Path(words[at + 1])
+        return [*words_of(path.read_text()), *words[:at], *words[at + 2 :]]
+    except (OSError, IndexError, UnreadableExportError) as error:
+        raise EmulationError(f"{option.value}: {error}") from error
 
 
 def parse(argv: Sequence[str], version: str) -> dict[str, Value]:

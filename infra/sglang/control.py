@@ -8,6 +8,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 
+from infra.sglang.server_keys import NO_KEYS, ServerKeys
+
 _LONGEST_ANSWER_BYTES = 16 << 20
 _FLUSH_LOOK_S = 0.1
 _COUNTER = re.compile(
@@ -22,9 +24,10 @@ class ControlError(Exception):
 class ServerControl:
     """Talks to one server. Every call has a deadline in wall seconds."""
 
-    def __init__(self, url: str, *, answer_s: float = 30.0) -> None:
+    def __init__(self, url: str, *, answer_s: float = 30.0, keys: ServerKeys = NO_KEYS) -> None:
         self.url = url
         self._answer_s = answer_s
+        self._keys = keys
 
     def is_healthy(self) -> bool:
         """Tell whether the server answers `/health`, for which it generates one token."""
@@ -101,9 +104,8 @@ class ServerControl:
 
     def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> bytes:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self.url + path, data, {"Content-Type": "application/json"}, method=method
-        )
+        headers = {"Content-Type": "application/json", **self._keys.header(path)}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
             with _OPENER.open(request, timeout=self._answer_s) as answer:
                 return bytes(answer.read(_LONGEST_ANSWER_BYTES))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from infra.sglang.flag import Flag
 from infra.sglang.flags import FLAGS
 from infra.sglang.neutral import NEUTRAL, neutral_name, relatives, spelled
+from infra.sglang.server_keys import KEYS, key_problems
 from infra.sglang.variables import ENVIRONMENT
 from sweeps.axes import is_environment
 from sweeps.problems import Problem, nearest
@@ -25,11 +26,13 @@ def setting_problems(
     known = None if accepted is None else frozenset(map(_name_of, accepted))
     found = []
     for name, values in settings.items():
+        if name in KEYS:
+            continue
         if is_environment(name):
             found += _environment_problems(name, values)
         else:
             found += _flag_problems(name, spelled(name, version), values, version, known)
-    return found
+    return [*found, *key_problems(settings, version)]
 
 
 def _name_of(option: str) -> str:

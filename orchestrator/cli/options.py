@@ -3,10 +3,11 @@
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -65,3 +66,14 @@ def print_problems(error: BadInputError) -> None:
 def print_json(data: Any) -> None:
     json.dump(data, sys.stdout, indent=1)
     sys.stdout.write("\n")
+
+
+def page_teller(title: str) -> Callable[[str], None]:
+    """Return what tells the address of a page that is served until Ctrl-C, and who may open it."""
+
+    def tell(address: str) -> None:
+        here = urlsplit(address).hostname == "127.0.0.1"
+        open_to = "; no login: every user of this machine can open it" if here else ""
+        typer.echo(f"{title}: {address} (Ctrl-C ends{open_to})")
+
+    return tell

@@ -10,7 +10,7 @@ import typer
 
 from orchestrator.choices import HostChoice
 from orchestrator.cli.hosts import DEFAULT_INVENTORY, Inventory, remote_exits
-from orchestrator.cli.options import DEFAULT_STATE, StateDir, finite, print_json
+from orchestrator.cli.options import DEFAULT_STATE, StateDir, finite, page_teller, print_json
 from orchestrator.exit_codes import NO_TRIAL, of_status
 from sweeps.hosts import EngineName
 
@@ -133,10 +133,7 @@ def _page_on(host: str, inventory: Path, page: str, title: str) -> NoReturn:
         from orchestrator.remote.serving import Page
 
         with suppress(KeyboardInterrupt):
-            commands.serve_there(
-                _host(host, inventory), Page[page],
-                lambda url: typer.echo(f"{title}: {url} (Ctrl-C ends)"),
-            )  # fmt: skip
+            commands.serve_there(_host(host, inventory), Page[page], page_teller(title))
     raise typer.Exit
 
 

@@ -13,6 +13,7 @@ from orchestrator.cli.options import (
     SweepId,
     TrackingUri,
     bad_input_exits,
+    page_teller,
     print_json,
 )
 from orchestrator.cli.remote import OnHost, ui_on
@@ -141,6 +142,6 @@ def ui(
         serve(
             state_dir,
             port,
-            lambda address: typer.echo(f"MLflow UI: {address} (Ctrl-C ends)"),
+            page_teller("MLflow UI"),
             tracking_uri,
         )

@@ -11,6 +11,7 @@ from orchestrator.cli.options import (
     StateDir,
     bad_input_exits,
     finite,
+    page_teller,
     print_json,
 )
 from orchestrator.cli.remote import OnHost, attach, status_on, watch_on
@@ -77,6 +78,4 @@ def watch(
     if host is not None:
         watch_on(host, inventory)
     with bad_input_exits():
-        serve_watch(
-            state_dir, sweep_id, port, lambda address: typer.echo(f"watch: {address} (Ctrl-C ends)")
-        )
+        serve_watch(state_dir, sweep_id, port, page_teller("watch"))

@@ -20,6 +20,7 @@ from infra.ssh.remote import SshRemote
 from orchestrator.choices import ClusterChoice
 from orchestrator.hosts.reaching import in_parallel
 from orchestrator.refusals import bad_option
+from orchestrator.remote.starting import secrets_of
 from orchestrator.state import State
 from sweeps.hosts import HostSpec
 from sweeps.problems import BadInputError, Problem
@@ -76,12 +77,19 @@ def _over_ssh(choice: ClusterChoice, state: State, mark: str) -> Iterator["Clust
         log_path = state.root.absolute() / "ray-head.log"
         head = stack.enter_context(head_here(LocalHost(), own, token, mark, log_path))
         stack.callback(_all_leave, nodes)
-        _on_all(nodes, lambda node: node.join(head))
-        yield stack.enter_context(_joined(nodes, head))
+        secrets = {entry.name: secrets_of(entry) for entry in entries}
+
+        def join(node: ClusterNode) -> None:
+            node.join(head, secrets[node.entry.name])
+
+        _on_all(nodes, join)
+        yield stack.enter_context(_joined(nodes, head, join))
 
 
 @contextmanager
-def _joined(nodes: Sequence[ClusterNode], head: Head) -> Iterator["Cluster"]:
+def _joined(
+    nodes: Sequence[ClusterNode], head: Head, join: Callable[[ClusterNode], None]
+) -> Iterator["Cluster"]:
     """Join as the driver, wait for the nodes, and look after them."""
     from orchestrator import ray_nodes
     from orchestrator.cluster.lent import Cluster, Offer
@@ -95,7 +103,7 @@ def _joined(nodes: Sequence[ClusterNode], head: Head) -> Iterator["Cluster"]:
         def revive(name: str) -> None:
             node = by_name[name]
             if not node.is_up():
-                node.join(head)
+                join(node)
 
         with closing(Cluster(offers, ray_nodes.nodes_by_host, revive)) as cluster:
             cluster.open()

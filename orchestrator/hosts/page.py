@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rich.console import Console
 from rich.text import Text
 
 from orchestrator.host_findings import gib
 from orchestrator.host_page import READABLE_COLUMNS, headline, page_lines, row, section
 from orchestrator.hosts.checking import HostReport, HostsReport
 from orchestrator.hosts.reaching import Look
+from orchestrator.plain_console import plain_console
 
 
 def print_hosts(report: HostsReport) -> None:
     """Show the page, in lines that can be read."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console(highlight=False, soft_wrap=True)
     width = min(console.width, READABLE_COLUMNS)
     for line, is_head in hosts_lines(report, width):
         console.print(Text(line, style="bold" if is_head else ""))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from infra.clock import Clock
+from infra.sglang.server_keys import NO_KEYS, ServerKeys
 from orchestrator.load_client.arrivals import Arrivals
 from orchestrator.load_client.flight import CANNOT_CONNECT, Flight, Order
 from orchestrator.load_client.health import HealthMeter
@@ -27,16 +28,24 @@ class StreamingClient:
     """The `LoadClient` for SGLang: `/v1/chat/completions` and `/generate` over loopback HTTP."""
 
     def __init__(
-        self, clock: Clock, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+        self,
+        clock: Clock,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+        keys: ServerKeys = NO_KEYS,
     ) -> None:
         self._clock = clock
         self._new_loop = new_loop or _fastest_loop()
+        self._keys = keys
         self._last_health: ClientHealth | None = None
 
     @property
     def last_health(self) -> ClientHealth | None:
         """Return how the client fared in the last pass; None before the first."""
         return self._last_health
+
+    def bearing(self, keys: ServerKeys) -> "StreamingClient":
+        """Return a client that sends the keys of a server."""
+        return StreamingClient(self._clock, self._new_loop, keys)
 
     def run_pass(  # noqa: PLR0913 - each is a term of the load
         self,
@@ -55,7 +64,7 @@ class StreamingClient:
         """Send the prompts and return what came; see `LoadClient`."""
         if concurrency < 1:
             raise ValueError(f"a pass needs at least one stream, not {concurrency}")
-        order = Order.of(url, dialect, sampling, silence_s)
+        order = Order.of(url, dialect, sampling, silence_s, self._keys)
         running = _Pass(order, prompts, concurrency, self._clock, arrivals)
         meter = HealthMeter(self._clock, running.unread_bytes)
         with _quiet_collector(), asyncio.Runner(loop_factory=self._new_loop) as runner:
@@ -67,7 +76,7 @@ class StreamingClient:
     def probe(self, url: str, dialect: str, deadline_s: float) -> ProbeAnswer:
         """Tell whether the server generates a token in time."""
         sampling = Sampling(max_tokens=_PROBE_TOKENS, ignore_eos=True)
-        order = Order.of(url, dialect, sampling, deadline_s)
+        order = Order.of(url, dialect, sampling, deadline_s, self._keys)
         running = _Pass(order, [PROBE], 1, self._clock)
         with asyncio.Runner(loop_factory=self._new_loop) as runner:
             runner.run(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from infra.clock import Clock
+from infra.sglang.server_keys import NO_KEYS, ServerKeys
 from orchestrator.load_client.dialects import DIALECTS, Dialect, take_reads
 from orchestrator.load_client.http_stream import Read, StreamedPost, Target
 from orchestrator.load_client.seam import Sampling
@@ -26,14 +27,17 @@ class Order:
     dialect: Dialect
     sampling: Sampling
     silence_s: float
+    keys: ServerKeys = NO_KEYS
 
     @classmethod
-    def of(cls, url: str, dialect: str, sampling: Sampling, silence_s: float) -> "Order":
+    def of(
+        cls, url: str, dialect: str, sampling: Sampling, silence_s: float, keys: ServerKeys
+    ) -> "Order":
         """Look the dialect up. Raises: ValueError for one that is not known, or a bad URL."""
         known = DIALECTS.get(dialect)
         if known is None:
             raise ValueError(f"no dialect {dialect!r}; there are {', '.join(DIALECTS)}")
-        return cls(Target.of(url, known.path), known, sampling, silence_s)
+        return cls(Target.of(url, known.path), known, sampling, silence_s, keys)
 
 
 class Flight:
@@ -87,7 +91,7 @@ class Flight:
         """Send the request and wait until it has ended. The connection is closed on return."""
         loop = asyncio.get_running_loop()
         target, dialect = self._order.target, self._order.dialect
-        request = target.post(dialect.body(self._prompt, self._order.sampling))
+        request = target.post(dialect.body(self._prompt, self._order.sampling), self._order.keys)
         post = StreamedPost(request, self._clock, self._on_reads, self._on_end, self._number)
         self._begun_s, self._post = self._clock.now_s(), post
         host, port = target.host, target.port

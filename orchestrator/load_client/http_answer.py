@@ -2,6 +2,10 @@
 
 _HEAD_BYTES = 65_536
 _SIZE_LINE_BYTES = 1_024
+_MOST_INTERIM = 16
+"""Answers such as 100 Continue before the one that counts."""
+MOST_EVENT_BYTES = 16 << 20
+"""Of one event: all that a request may bring fits, with its ids and texts told anew each time."""
 _CR = 13
 
 
@@ -19,6 +23,7 @@ class ResponseParser:
         self._chunked = False
         self._left: int | None = None
         """Bytes left of the chunk, or of the body; None where only the end closes it."""
+        self._interim = 0
         self._in_chunk = False
         """Between the size line of a chunk and the line end after its data."""
         self.is_between_chunks = False
@@ -47,16 +52,19 @@ class ResponseParser:
         self.complete = True
 
     def _read_head(self) -> bool:
-        end = self._buffer.find(b"\r\n\r\n")
-        if end < 0:
-            if len(self._buffer) > _HEAD_BYTES:
-                raise HttpError("the header of the answer does not end")
-            return False
-        lines = bytes(self._buffer[:end]).decode("latin-1").split("\r\n")
-        del self._buffer[: end + 4]
-        status = _status(lines[0])
-        if status < 200:  # an interim answer, such as 100 Continue
-            return self._read_head()
+        status = 0
+        while status < 200:
+            self._interim += bool(status)
+            if self._interim > _MOST_INTERIM:
+                raise HttpError(f"more than {_MOST_INTERIM} answers that announce another")
+            end = self._buffer.find(b"\r\n\r\n")
+            if end < 0:
+                if len(self._buffer) > _HEAD_BYTES:
+                    raise HttpError("the header of the answer does not end")
+                return False
+            lines = bytes(self._buffer[:end]).decode("latin-1").split("\r\n")
+            del self._buffer[: end + 4]
+            status = _status(lines[0])
         self.status = status
         headers = dict(_header(line) for line in lines[1:])
         self._chunked = headers.get("transfer-encoding", "").lower().endswith("chunked")
@@ -129,8 +137,11 @@ class EventSplitter:
     """Cuts a body into server-sent events. Lines end with LF or CRLF; only `data` is kept."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []
+        """Pieces of a line that has not ended."""
         self._data: list[bytes] = []
+        self._kept_bytes = 0
+        """Since the last event."""
 
     @property
     def is_between_events(self) -> bool:
@@ -138,9 +149,30 @@ class EventSplitter:
         return not self._rest and not self._data
 
     def feed(self, body: bytes) -> list[bytes]:
-        """Take a piece of the body and return the data of each event that it completes."""
-        lines = (self._rest + body).split(b"\n")
-        self._rest = lines.pop()
+        """Take a piece of the body and return the data of each event that it completes.
+
+        Raises HttpError for an event that does not end.
+        """
+        self._kept_bytes += len(body)
+        if b"\n" not in body:
+            if body:
+                self._rest.append(body)
+            self._refuse_too_long()
+            return []
+        lines = b"".join([*self._rest, body]).split(b"\n")
+        self._rest = [lines[-1]] if lines[-1] else []
+        lines.pop()
+        events = self._events(lines)
+        if events or not self._data:
+            self._kept_bytes = sum(map(len, (*self._data, *self._rest)))
+        self._refuse_too_long()
+        return events
+
+    def _refuse_too_long(self) -> None:
+        if self._kept_bytes > MOST_EVENT_BYTES:
+            raise HttpError(f"an event does not end within {MOST_EVENT_BYTES} bytes")
+
+    def _events(self, lines: list[bytes]) -> list[bytes]:
         events = []
         for line in lines:
             line = line.removesuffix(b"\r")

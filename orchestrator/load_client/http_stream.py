@@ -10,6 +10,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from infra.clock import Clock
+from infra.sglang.server_keys import NO_KEYS, ServerKeys
 from orchestrator.load_client.http_answer import (
     EventSplitter,
     HttpError,
@@ -42,13 +43,14 @@ class Target:
             raise ValueError(f"not an http:// URL with a host: {url!r}")
         return cls(parts.hostname, parts.port or 80, parts.path.rstrip("/") + path)
 
-    def post(self, body: bytes) -> bytes:
+    def post(self, body: bytes, keys: ServerKeys = NO_KEYS) -> bytes:
         """Return the bytes of a request that asks to close the connection after the answer."""
+        more = "".join(f"{name}: {text}\r\n" for name, text in keys.header(self.path).items())
         host = f"[{self.host}]" if ":" in self.host else self.host
         head = (
             f"POST {self.path} HTTP/1.1\r\nHost: {host}:{self.port}\r\n"
             "Content-Type: application/json\r\nAccept: text/event-stream\r\n"
-            f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"{more}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode("ascii") + body
 
@@ -168,10 +170,10 @@ class StreamedPost(asyncio.Protocol):
         """Return the events of a read, and how the answer ends with it: nothing if it goes on."""
         try:
             body = self._parser.feed(data)
+            if self._parser.status in (0, 200):
+                return self._splitter.feed(body), "" if self._parser.complete else None
         except HttpError as error:
             return [], str(error)
-        if self._parser.status in (0, 200):
-            return self._splitter.feed(body), "" if self._parser.complete else None
         self._reason += body[: _REASON_BYTES - len(self._reason)]
         whole = self._parser.complete or len(self._reason) >= _REASON_BYTES
         return [], self._refusal() if whole else None

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from infra.sglang.server_keys import ServerKeys
 from orchestrator.load_client.arrivals import Arrivals
 from sweeps.prompts import Prompt
 from sweeps.records import PassRecord
@@ -88,6 +89,10 @@ class LoadClient(Protocol):
     @property
     def last_health(self) -> ClientHealth | None:
         """Return how the client fared in the last pass; None before the first."""
+        ...
+
+    def bearing(self, keys: ServerKeys) -> "LoadClient":
+        """Return a client that sends the keys of a server."""
         ...
 
     def run_pass(  # noqa: PLR0913 - each is a term of the load

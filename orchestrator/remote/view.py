@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from orchestrator.plain_console import plain_console
 from orchestrator.remote.following import View
 from orchestrator.watching.following import picture
 from orchestrator.watching.sweep_status import SweepStatus
@@ -19,7 +20,7 @@ from orchestrator.watching.wording import news
 @contextmanager
 def view_of(host: str) -> Iterator[View]:
     """Lend what fits the terminal, or the lack of one."""
-    console = Console()
+    console = plain_console()
     if not console.is_terminal:
         yield Lines(host)
         return

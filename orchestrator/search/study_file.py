@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 from sqlalchemy.exc import OperationalError
 
 from orchestrator.search.seam import Proposal
+from orchestrator.sqlite_address import sqlite_uri
 from sweeps.problems import BadInputError, Problem
 from sweeps.results import TrialResult
 
@@ -160,8 +161,7 @@ def _is_whole(path: Path) -> bool:
 def _open(path: Path, name: str, directions: Sequence[StudyDirection], key: str) -> optuna.Study:
     # A reader, such as a dashboard, may hold the file for a while: that fails no trial.
     patience = {"connect_args": {"timeout": LOCK_WAIT_S}}
-    url = f"sqlite:///{path.absolute()}"
-    storage = optuna.storages.RDBStorage(url, engine_kwargs=patience)
+    storage = optuna.storages.RDBStorage(sqlite_uri(path), engine_kwargs=patience)
 
     def made() -> optuna.Study:
         return optuna.create_study(
@@ -181,7 +181,7 @@ def _open(path: Path, name: str, directions: Sequence[StudyDirection], key: str)
 
 def drop_study(path: Path, name: str) -> None:
     """Forget a study, if the file has it."""
-    storage = optuna.storages.RDBStorage(f"sqlite:///{path.absolute()}")
+    storage = optuna.storages.RDBStorage(sqlite_uri(path))
     if name in optuna.get_all_study_names(storage):
         optuna.delete_study(study_name=name, storage=storage)
 

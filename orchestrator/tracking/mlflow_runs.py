@@ -168,7 +168,7 @@ class MlflowRuns:
             self.client.set_tag(run_id, FILES_TAG, self.redactor.text(str(error))[:500])
 
     def _texts(self, texts: Mapping[str, str], longest_chars: int) -> Texts:
-        masked = {self.redactor.text(n): self.redactor.text(text) for n, text in texts.items()}
+        masked = {name: str(self.redactor.value(name, text)) for name, text in texts.items()}
         return legal_texts(masked, longest_chars, self.api.limits.name_chars)
 
     def _send(

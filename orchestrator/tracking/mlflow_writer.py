@@ -15,6 +15,7 @@ from threading import Lock
 from infra.redaction import Redactor
 from orchestrator.files import write_json
 from orchestrator.journal import DiskError
+from orchestrator.sqlite_address import path_in, sqlite_uri
 from orchestrator.tracking.events import (
     Event,
     SweepEnded,
@@ -55,14 +56,8 @@ _ENVIRONMENT = {
     "GIT_PYTHON_REFRESH": "quiet",
 }
 
-_SQLITE = "sqlite:///"
 _HALF_MADE = ".mlflow-new-"
 _PREFLIGHT_TEXT = "written to see whether files are taken"
-
-
-def sqlite_uri(path: Path) -> str:
-    """Return the address of a store in a file, wherever it is used from."""
-    return f"{_SQLITE}{path.absolute()}"
 
 
 class MlflowWriter:
@@ -149,7 +144,7 @@ class MlflowWriter:
         now_ms = self._now_ms()
         kept = self._put(TrialEnded(result, folder.absolute(), now_ms), now_ms)
         self._put(TrialFiles(result.trial, result.sweep, folder.absolute()), now_ms)
-        if kept:
+        if kept and self._outbox.sync():  # a power cut must not keep the mark and lose the line
             with contextlib.suppress(OSError):
                 (folder / TOLD_FILE).touch()
 
@@ -230,8 +225,8 @@ def load_mlflow(uri: str) -> MlflowApi:
     _quiet("alembic", logging.WARNING)
     # It logs the error that it then raises, and the writer logs what is raised.
     _quiet("mlflow.store.db.utils", logging.CRITICAL)
-    if uri.startswith(f"{_SQLITE}/"):
-        _make_whole(Path(uri.removeprefix(_SQLITE)))
+    if path := path_in(uri):
+        _make_whole(path)
     limits = Limits(
         # A changed name stands in the name of a tag too.
         name_chars=validation.MAX_ENTITY_KEY_LENGTH - len(NAME_TAG),

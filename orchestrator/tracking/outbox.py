@@ -91,6 +91,16 @@ class Outbox:
             self._note(at_ms)
             return self._append(event)
 
+    def sync(self) -> bool:
+        """Make sure that what was put survives a power cut; False if the disk does not say so."""
+        with self._changed:
+            try:
+                self._journal.sync()
+            except DiskError as error:
+                log.warning("what is kept for the tracker may be lost: %s", error)
+                return False
+        return True
+
     def put_sample(self, trial: str, sample: Sample, at_ms: int) -> bool:
         """Keep a sample, in the place of one for the same second; False if closed."""
         with self._changed:

@@ -84,6 +84,12 @@ def shown_uri(uri: str) -> str:
     return Redactor.from_environment().text(uri)
 
 
+def without_login(uri: str) -> str:
+    """Return the address of a server as a browser opens it, which asks for the login itself."""
+    parts = urlsplit(uri)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
 def _why_not(uri: str) -> str:
     """Say what is surely wrong with an address; all else is MLflow's to judge, by asking it."""
     scheme = _scheme(uri)

@@ -39,16 +39,22 @@ class UiCommand:
 
 
 def ui_command(store_uri: str, artifact_root: Path, port: int) -> UiCommand:
-    """Return the light form of the server: one worker, no job runner; ready in about 15 s."""
+    """Return the light form of the server: one worker, no job runner; ready in about 15 s.
+
+    The store goes by a variable: its address may hold a password, and all users see a command line.
+    """
     argv = (
         sys.executable, "-m", "mlflow", "server",
-        "--backend-store-uri", store_uri,
         "--default-artifact-root", artifact_root.absolute().as_uri(),
         "--host", _HOST,
         "--port", str(port),
         "--workers", "1",
     )  # fmt: skip
-    env = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    env = {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_BACKEND_STORE_URI": store_uri,
+    }
     return UiCommand(argv, env)
 
 
@@ -94,9 +100,8 @@ def _running(command: UiCommand, log_path: Path) -> Iterator[GuardedProcess]:
     log_path.parent.mkdir(parents=True, exist_ok=True)
     log_path.write_bytes(b"")
     started = Command(
-        command.argv, command.env, log_path, sweep="ui", trial=f"ui-{os.getpid()}",
-        hidden={name: text for name, text in os.environ.items() if name not in command.env},
-        grace_s=GRACE_S,
+        command.argv, {}, log_path, sweep="ui", trial=f"ui-{os.getpid()}",
+        hidden={**os.environ, **command.env}, grace_s=GRACE_S,
     )  # fmt: skip
     try:
         server = LocalHost().start(started)

@@ -16,17 +16,18 @@ ROWS_SHOWN = 15
 
 def print_status(seen: SweepStatus) -> None:
     """Show where a sweep stands, in a table and a few lines."""
-    from rich.console import Console
+    from orchestrator.plain_console import plain_console
 
-    Console().print(picture(seen))
+    plain_console().print(picture(seen))
 
 
 def follow(looks: Iterable[SweepStatus]) -> SweepStatus:
     """Show each look as it comes, in place where there is a terminal; return the last one."""
-    from rich.console import Console
     from rich.live import Live
 
-    console = Console()
+    from orchestrator.plain_console import plain_console
+
+    console = plain_console()
     if not console.is_terminal:
         return _say_news(looks)
     with Live(console=console, refresh_per_second=4) as live:

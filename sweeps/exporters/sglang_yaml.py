@@ -53,6 +53,11 @@ def left_out(launch: Launch) -> Launch:
 
 def read(text: str) -> Reading:
     """Read the options that stand in the file. Raises UnreadableExportError."""
+    return read_command([PYTHON, "-m", MODULE, *words_of(text)], {})
+
+
+def words_of(text: str) -> list[str]:
+    """Make words of a file as SGLang does. Raises UnreadableExportError."""
     import yaml
 
     try:
@@ -61,8 +66,7 @@ def read(text: str) -> Reading:
         raise UnreadableExportError(f"it is no YAML: {error}") from error
     if not isinstance(held, dict):
         raise UnreadableExportError("it holds no options")
-    words = [word for key, value in held.items() for word in _words(f"--{key}", value)]
-    return read_command([PYTHON, "-m", MODULE, *words], {})
+    return [word for key, value in held.items() for word in _words(f"--{key}", value)]
 
 
 def _use(what: Recommendation) -> list[str]:

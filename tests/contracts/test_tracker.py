@@ -8,8 +8,8 @@ from threading import Thread
 
 import pytest
 
+from orchestrator.sqlite_address import sqlite_uri
 from orchestrator.tracking.jsonl import JsonlTracker
-from orchestrator.tracking.mlflow_writer import sqlite_uri
 from orchestrator.tracking.seam import Sample, Tracker
 from sweeps.results import Outcome
 from tests.orchestrator.tracking import stores

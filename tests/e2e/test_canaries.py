@@ -13,6 +13,7 @@ import pytest
 
 from infra.redaction import MASK
 from sweeps.exporters import EXPORTERS
+from tests.attacks import attack
 from tests.orchestrator.tracking import stores
 from tests.orchestrator.tracking.servers import serving
 
@@ -25,6 +26,9 @@ VARIABLES = {
     "GATEWAY_PASSWORD": 'canary"quoted\\pass word',
     "MLFLOW_TRACKING_USERNAME": "sweeper",
     "MLFLOW_TRACKING_PASSWORD": "canaryTrackerPassword01234",
+    "PGPASSWORD": "canaryDatabase0123456789",
+    "SENTRY_DSN": "https://canarySentry0123456@sentry.example/1",
+    "GATE": "canaryGateOfTheServers0123",
 }
 IN_ADDRESS = "canaryAddressPassword:012345"
 ON_HOST = "canaryHostToken0123456789"
@@ -37,7 +41,7 @@ sweep = Sweep(
     name="canaries",
     model=Model("some/model"),
     axes=[Choice("NCCL_PROTO", [None, "LL"])],
-    fixed={{"tp_size": 2}},
+    fixed={{"tp_size": 2, "api_key": "env:GATE"}},
     workload=Workload(max_tokens=128, measured_prompts=2, most_measured_prompts=2,
                       cold_prompts=1, measure_s=1e6,
                       ignore_eos=True),
@@ -117,6 +121,7 @@ def _contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
                 yield path, str(pyarrow.parquet.read_table(path).to_pylist()).encode()
 
 
+@attack("7: secrets in variables, addresses, hosts and server keys, through all commands")
 def test_no_secret_is_in_anything_that_was_written(left: Path) -> None:
     secrets = _secrets()
     found = [

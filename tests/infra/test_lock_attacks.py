@@ -22,6 +22,7 @@ from infra.runtime_folder import RuntimeFolderError
 from orchestrator.cluster.hands import Hands
 from orchestrator.host_locks import hosts_locked
 from sweeps.problems import BadInputError
+from tests.attacks import attack
 from tests.orchestrator.test_host_locks import FACTS, REAL
 
 GPU = "GPU-a"
@@ -71,6 +72,7 @@ def takers(folder: Path, count: int) -> tuple[int, int]:
     return len(got), max(together, default=0)
 
 
+@attack("5: two sweeps judge one stale GPU lock at once")
 def test_two_that_judge_one_stale_lock_do_not_both_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +94,7 @@ def test_two_that_judge_one_stale_lock_do_not_both_get_it(
     assert meet.broken
 
 
+@attack("5: a thousand random interleavings at one GPU lock")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_thousand_random_interleavings_give_one_gpu_to_one(
@@ -155,6 +158,7 @@ def take(folder: Path | None = None) -> None:
         pass
 
 
+@attack("11: a FIFO, link or folder in the place of a lock")
 @pytest.mark.parametrize("planted", ["fifo", "link", "folder", "socket", "device"])
 def test_what_a_neighbour_plants_at_a_lock_hangs_nobody(common: Path, planted: str) -> None:
     path = lock_path(common, GPU)
@@ -198,6 +202,7 @@ RECORDS = (
 )  # fmt: skip
 
 
+@attack("11: a null or deep record in a lock")
 @pytest.mark.parametrize("text", RECORDS)
 def test_what_a_neighbour_writes_into_a_lock_stops_no_command(common: Path, text: str) -> None:
     path = lock_path(common, GPU)
@@ -214,6 +219,7 @@ def test_what_a_neighbour_writes_into_a_lock_stops_no_command(common: Path, text
     take()
 
 
+@attack("11: escape sequences in the record of a lock")
 def test_what_a_lock_says_is_shown_without_escapes_and_in_short(common: Path) -> None:
     owner = "\x1b[2J\n" + "x" * 10_000
     with host_lock.host_lock([GPU], owner):
@@ -222,6 +228,7 @@ def test_what_a_lock_says_is_shown_without_escapes_and_in_short(common: Path) ->
         assert len(str(lock)) < 700
 
 
+@attack("11: the moment between making and opening the lock folder")
 def test_a_folder_is_waited_for_until_whoever_makes_it_has_opened_it(
     common: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +259,7 @@ def test_a_folder_that_is_none_is_refused_by_name(
         take()
 
 
+@attack("11: a lock folder of another user")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
 def test_a_folder_of_another_user_is_refused(common: Path) -> None:
     os.chown(common, 65534, 65534)
@@ -259,6 +267,7 @@ def test_a_folder_of_another_user_is_refused(common: Path) -> None:
         take()
 
 
+@attack("11: lock files that are closed to us")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
 def test_files_of_another_user_that_are_closed_to_us_are_named(common: Path) -> None:
     """A stale lock, or one that its maker was killed over, cannot be removed by others."""

@@ -16,6 +16,7 @@ from orchestrator.journal import DiskError
 from orchestrator.remote import listing, notes
 from orchestrator.remote.laying_out import _copy
 from orchestrator.remote.place import Place
+from tests.attacks import attack
 from tests.infra.ssh.loopback import Sshd, sshd
 
 __all__ = ["sshd"]
@@ -49,6 +50,7 @@ def victim(tmp_path: Path) -> Iterator[Path]:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+@attack("10: a link planted beside a file that is written")
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("is_hard", [False, True])
 def test_a_link_beside_a_file_is_not_followed_even_where_its_name_was_guessed(
@@ -67,6 +69,7 @@ def test_a_link_beside_a_file_is_not_followed_even_where_its_name_was_guessed(
     assert not path.exists()
 
 
+@attack("10: a link planted in the place of a file that is written")
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_link_at_the_place_itself_is_replaced(tmp_path: Path, victim: Path, name: str) -> None:
     path = tmp_path / "folder" / "file"
@@ -98,6 +101,7 @@ def test_what_is_not_written_to_its_end_leaves_nothing(tmp_path: Path) -> None:
     assert path.read_text() == "before"
 
 
+@attack("10: a link planted beside a copy of a database")
 def test_a_copy_of_a_database_follows_no_link(
     tmp_path: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +122,7 @@ def _database(folder: Path) -> Path:
     return folder / "db"
 
 
+@attack("10: a link planted for a file that is fetched")
 def test_a_fetched_part_that_is_a_link_is_not_continued(
     tmp_path: Path, victim: Path, sshd: Sshd
 ) -> None:
@@ -131,6 +136,7 @@ def test_a_fetched_part_that_is_a_link_is_not_continued(
     assert target.read_text() == source.read_text()
 
 
+@attack("10: a link planted on a host for a file that is sent")
 def test_a_sent_part_that_is_a_link_there_is_not_continued(
     tmp_path: Path, victim: Path, sshd: Sshd
 ) -> None:

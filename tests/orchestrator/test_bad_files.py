@@ -20,6 +20,7 @@ from orchestrator.tracking.jsonl import JsonlTracker
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.search.steps import Purpose
 from sweeps.workloads import Workload
+from tests.attacks import attack
 from tests.sweeps.makers import SMALL, ngram, plain
 
 pytestmark = pytest.mark.slow
@@ -88,6 +89,7 @@ RESULTS: list[Any] = [
 ]  # fmt: skip
 
 
+@attack("14: a result file that is empty, deep, or of unknown outcomes")
 @pytest.mark.parametrize("spoilt", RESULTS, ids=lambda one: str(one)[:30])
 def test_a_spoilt_result_is_passed_over_for_its_spool(
     state: State, spoilt: Any, caplog: pytest.LogCaptureFixture
@@ -131,6 +133,7 @@ CARDS: list[Any] = [
 ]  # fmt: skip
 
 
+@attack("14: a spoilt card of a sweep")
 @pytest.mark.parametrize("spoilt", CARDS, ids=lambda one: str(one)[:40])
 def test_a_spoilt_card_stops_no_command(state: State, spoilt: Any) -> None:
     path = _newest(state) / "sweep.json"
@@ -146,6 +149,7 @@ def test_a_card_that_is_sound_is_kept_whole(state: State) -> None:
     assert state.card(state.sweep_ids()[-1]) == card
 
 
+@attack("14: a file too large to read")
 def test_a_large_file_is_named_and_not_read(
     state: State, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

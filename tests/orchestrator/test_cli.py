@@ -14,6 +14,7 @@ import pytest
 
 from orchestrator.cli import app
 from orchestrator.state import State
+from tests.attacks import attack
 from tests.infra.runtime import runtime, shm
 from tests.patience import GIVE_UP_S
 
@@ -290,6 +291,7 @@ def test_check_reads_a_public_file_and_tells_what_of_it_is_not_sent(
     assert "`tools` changes what the model reads" in " ".join(refused.err.split())
 
 
+@attack("15: what no number or text can be, in a space file")
 @pytest.mark.parametrize(
     ("before", "after", "field"),
     [
@@ -312,6 +314,7 @@ def test_check_refuses_what_no_number_or_text_can_be(
         assert field in " ".join(refused.err.split())
 
 
+@attack("15: NaN and infinity as an option")
 @pytest.mark.parametrize(
     "words",
     [("verify", "x.sh", "--within", "nan"), ("verify", "x.sh", "--within", "inf"),

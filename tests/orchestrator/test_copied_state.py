@@ -18,6 +18,7 @@ from orchestrator.cluster.hands import Hands
 from orchestrator.refusals import locked
 from orchestrator.state import State
 from orchestrator.upkeep import clean_up
+from tests.attacks import attack
 from tests.infra.runtime import runtime
 from tests.infra.trees import fresh_sweep, python, wait_until
 
@@ -58,6 +59,7 @@ def a_server(sweep: str, state: State | None) -> Iterator[subprocess.Popen[bytes
             process.kill()
 
 
+@attack("12: `clean` in a copied state folder, at a live sweep of the same id")
 @pytest.mark.parametrize("how", ["copied", "fetched", "restored"])
 def test_clean_in_a_copy_spares_the_live_sweep_of_the_original(
     tmp_path: Path, sweep: str, how: str
@@ -103,6 +105,7 @@ def test_a_folder_that_was_moved_is_the_same(tmp_path: Path, sweep: str) -> None
         assert server.wait(60) != 0
 
 
+@attack("12: two drivers with sweeps of one id at one host")
 def test_a_host_of_a_cluster_spares_what_another_driver_started(tmp_path: Path, sweep: str) -> None:
     original, copy = a_state(tmp_path / "a", sweep), a_state(tmp_path / "b", sweep)
     with a_server(sweep, original) as server:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from infra.sglang.server_keys import ServerKeys
 from orchestrator.cli import app
 from orchestrator.explain import evidence_of, read_requests
 from orchestrator.files import write_json
@@ -75,6 +76,9 @@ class Keeping:
         self._client = client
         self.last_health = None
         self.outputs = Outputs({})
+
+    def bearing(self, keys: ServerKeys) -> "Keeping":
+        return self
 
     def probe(self, url: str, dialect: str, deadline_s: float) -> ProbeAnswer:
         return self._client.probe(url, dialect, deadline_s)

@@ -131,6 +131,13 @@ def test_secrets_are_left_out_and_named(tmp_path: Path) -> None:
         exported.warnings)  # fmt: skip
 
 
+def test_secrets_by_reference_are_named_with_it(tmp_path: Path) -> None:
+    made = replace(_trial(0, 80), requested={"api_key": "env:KEY_OF_SERVER"})
+    exported = _export(_state(tmp_path, made))
+    said = "--api-key is secret and was left out: give it to the server; it was env:KEY_OF_SERVER"
+    assert f"{said} here" in exported.warnings
+
+
 def test_yaml_takes_a_second_file_and_so_no_standard_output(tmp_path: Path) -> None:
     state = _state(tmp_path / "state", replace(_trial(0, 80), env={"A": "b"}))
     exported = _export(state, form="yaml")

@@ -19,6 +19,7 @@ from sweeps.reporting.page import Beside, page
 from sweeps.reporting.plain_text import plain_text
 from sweeps.reporting.story import Story
 from sweeps.results import Outcome, Phase, TrialResult
+from tests.attacks import attack
 from tests.orchestrator.test_report_in_browser import browser
 from tests.sweeps.reporting.test_page import _story, _trials
 
@@ -81,6 +82,7 @@ def _report(story: Story) -> str:
     return page(story, beside)
 
 
+@attack("3: script in every text of a result, seen in report.html")
 def test_a_report_runs_none_of_it(browser: WebDriver, story: Story, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(_report(story), encoding="utf-8")
@@ -92,6 +94,7 @@ def test_a_report_runs_none_of_it(browser: WebDriver, story: Story, tmp_path: Pa
     assert browser.get_log("browser") == []  # type: ignore[attr-defined] # Chrome's
 
 
+@attack("3: script that escaping would have missed, in report.html")
 def test_the_policy_of_a_report_stops_what_would_slip_through(
     browser: WebDriver, story: Story, tmp_path: Path
 ) -> None:
@@ -104,6 +107,7 @@ def test_the_policy_of_a_report_stops_what_would_slip_through(
     assert browser.execute_script("return document.documentElement.classList.contains('scripted')")
 
 
+@attack("3: script and links in Markdown, for MLflow and pull requests")
 def test_notes_in_markdown_hold_text_alone(
     browser: WebDriver, story: Story, tmp_path: Path
 ) -> None:
@@ -173,6 +177,7 @@ def live_address() -> Iterator[str]:
         serving.join(30)
 
 
+@attack("3: script in every text of a sweep, seen in the live page")
 def test_the_live_page_runs_none_of_it(browser: WebDriver, live_address: str) -> None:
     browser.get(live_address)
     browser.execute_async_script(

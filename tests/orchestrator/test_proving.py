@@ -27,6 +27,7 @@ from sweeps.hosts import EngineName, HostSpec
 from sweeps.problems import BadInputError
 from sweeps.search.steps import Purpose
 from sweeps.workloads import Workload
+from tests.attacks import attack
 from tests.sweeps.makers import SMALL, ngram, plain
 
 pytestmark = pytest.mark.slow
@@ -35,7 +36,8 @@ HOST = HostSpec(engine=EngineName.EMULATED, version="0.5.23")
 LOAD = Workload(measured_prompts=4, most_measured_prompts=4,
                 cold_prompts=1, max_tokens=48, probe_s=5.0, probe_tokens=256,
                 warming_prompts=2, warming_passes=1)  # fmt: skip
-SWEEP = replace(SMALL, workload=LOAD, hosts=[HOST], early_stopping=False, fixed={"tp_size": 8})
+SWEEP = replace(SMALL, workload=LOAD, hosts=[HOST], early_stopping=False,
+                fixed={"tp_size": 8, "api_key": "env:KEY_OF_PROOF"})  # fmt: skip
 WIDE = ProofChoice(driver=Driver.SIMULATED, within=0.15)
 
 
@@ -63,8 +65,9 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Take back what a command does to the loggers of its process."""
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Set the key of the server; take back what a command does to the loggers of its process."""
+    monkeypatch.setenv("KEY_OF_PROOF", "sesame")
     logs = [logging.getLogger(name) for name in ("orchestrator", "infra", "sweeps")]
     before = [(log, log.level, list(log.handlers), log.propagate) for log in logs]
     yield
@@ -102,6 +105,15 @@ def test_started_is_just_what_stands_in_the_file(swept: Path) -> None:
     mine, theirs = state.results(proof.sweep_id)[0], state.results("proved")[1]
     assert sorted(_options(mine.argv)) == sorted(_options(theirs.argv))
     assert mine.env["NCCL_PROTO"] == "LL"
+
+
+def test_a_key_is_exported_and_started_again_by_its_reference(swept: Path) -> None:
+    proof = _prove(swept, replace(WIDE, starts=1), "fast.yaml")
+    (made,) = State(swept / "state").results(proof.sweep_id)
+    assert made.requested["api_key"] == "env:KEY_OF_PROOF"
+    text = (swept / "fast.sh").read_text()
+    assert "--api-key is secret and was left out: give it to the server; it was env:KEY_OF_" in text
+    assert not [word for word in made.argv if "key" in word]
 
 
 def _options(argv: tuple[str, ...]) -> list[str]:
@@ -261,6 +273,7 @@ def test_a_secret_option_that_the_user_gave_is_no_edit(swept: Path) -> None:
         assert "--api-key" not in subject.launch.options
 
 
+@attack("6: a wrapper before the interpreter in a file to verify")
 def test_a_wrapper_is_an_edit_and_is_left_out_of_the_starts_here(swept: Path) -> None:
     text = (swept / "fast.sh").read_text()
     (swept / "pinned.sh").write_text(text.replace("exec ", "exec numactl --cpunodebind=0 "))
@@ -276,6 +289,7 @@ def test_a_wrapper_is_an_edit_and_is_left_out_of_the_starts_here(swept: Path) ->
     assert "the starts here leave out what is no option" in str(proof.notes)
 
 
+@attack("6: pipes, nulls and broken text in a file to verify")
 def test_what_cannot_be_known_is_bad_input(swept: Path) -> None:
     hostile = {
         "piped.sh": b"yes | ", "bom.sh": b"\xef\xbb\xbf", "null.sh": b"\x00",

@@ -14,6 +14,7 @@ from infra.cluster import head, node_watch
 from infra.cluster.words import RAY_FOLDER, node_words
 from infra.host import Command
 from infra.runtime_folder import RuntimeFolder, RuntimeFolderError
+from tests.attacks import attack
 from tests.infra.runtime import runtime
 
 __all__ = ["runtime"]
@@ -40,6 +41,7 @@ ray.shutdown()
 """
 
 
+@attack("1, 2: Ray's files and ports of a local sweep, by another user and from another machine")
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_nobody_else_reaches_ray_by_its_ports_or_its_files(runtime: RuntimeFolder) -> None:
@@ -86,6 +88,7 @@ def _refused_to_others(folder: Path) -> None:
     assert "PermissionError" in done.stderr
 
 
+@attack("1: a folder for Ray that others made or opened")
 @pytest.mark.parametrize("planted", ["link", "file", "open"])
 def test_a_folder_for_ray_that_others_made_or_opened_is_not_used_as_it_is(
     runtime: RuntimeFolder, tmp_path: Path, planted: str
@@ -118,6 +121,7 @@ def test_the_longest_runtime_folder_leaves_room_for_rays_sockets(
         RuntimeFolder.of_user()
 
 
+@attack("1: the folder of Ray on a host of a cluster")
 def test_a_node_gets_a_folder_in_a_closed_one_of_its_own_host(
     runtime: RuntimeFolder, tmp_path: Path
 ) -> None:
@@ -146,6 +150,7 @@ class _Host:
         raise _CaughtError(command)
 
 
+@attack("1: the folder of Ray's head")
 def test_the_head_gets_a_folder_in_a_closed_one(tmp_path: Path) -> None:
     with pytest.raises(_CaughtError) as caught:
         head.head_here(_Host(), "127.0.0.1", "token", "s", tmp_path / "log").__enter__()  # type: ignore[arg-type]

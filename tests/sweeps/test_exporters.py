@@ -27,6 +27,7 @@ from sweeps.exporters.sealed import changed_fields, read_record
 from sweeps.exporters.sglang_yaml import NOT_TAKEN
 from sweeps.problems import BadInputError
 from sweeps.results import TrialResult
+from tests.attacks import attack
 from tests.sweeps.exports import KEPT, REAL, of_launch, recommended
 from tests.sweeps.makers import ngram, result, with_argv
 from tests.sweeps.schemas import COMPOSE, DEPLOYMENT, SERVICE
@@ -270,6 +271,7 @@ def test_a_result_survives_its_file_form() -> None:
 EVIL = "0.5.23\nrm -rf /"
 
 
+@attack("6: line ends, `;` and shells in the fields that an export writes")
 @pytest.mark.parametrize("form", EXPORTERS)
 @pytest.mark.parametrize(
     ("attack", "field"),
@@ -315,6 +317,7 @@ def test_a_field_of_a_result_becomes_no_line_of_a_file(
     assert all(line.isprintable() for line in str(refused.value).split("\n"))
 
 
+@attack("6: line ends and escape sequences in the notes of an export")
 @pytest.mark.parametrize("form", EXPORTERS)
 def test_hostile_text_of_a_note_stays_in_its_comment(form: str) -> None:
     hostile = "x\nid\rid\u2028id\x1b[2J\x00 EOF"

@@ -10,6 +10,7 @@ from sweeps import Budget, HostSpec, Model, Objective, Sweep
 from sweeps.limits import Limit
 from sweeps.search.steps import Taste
 from sweeps.value_checks import value_problems
+from tests.attacks import attack
 from tests.sweeps.makers import SMALL
 
 BAD_NUMBERS: list[Any] = [math.nan, math.inf, -math.inf, -1, "8", True, [1], 10**400]
@@ -24,12 +25,14 @@ def _fields(sweep: Sweep) -> list[str]:
     return [problem.field for problem in problems]
 
 
+@attack("15: NaN, infinity and numbers below zero in a budget")
 @pytest.mark.parametrize("name", BUDGET)
 @pytest.mark.parametrize("value", BAD_NUMBERS, ids=lambda v: str(v)[:8])
 def test_a_budget_holds_finite_numbers(name: str, value: Any) -> None:
     assert _fields(replace(SMALL, budget=Budget(**{name: value}))) == [f"budget.{name}"]
 
 
+@attack("15: NaN, infinity and numbers below zero in a host")
 @pytest.mark.parametrize("name", ["gpus", "time_scale"])
 @pytest.mark.parametrize("value", [*BAD_NUMBERS, 1e300, None], ids=lambda v: str(v)[:8])
 def test_a_host_holds_finite_numbers(name: str, value: Any) -> None:
@@ -37,6 +40,7 @@ def test_a_host_holds_finite_numbers(name: str, value: Any) -> None:
     assert _fields(made) == [f"hosts.h2.{name}"]
 
 
+@attack("15: NaN and other types in a goal")
 @pytest.mark.parametrize("value", [math.nan, math.inf, "8", True, [1]])
 def test_other_numbers_are_finite(value: Any) -> None:
     goal = Objective(limits=[Limit("ttft_p90_ms", most=value)])

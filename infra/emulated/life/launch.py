@@ -17,6 +17,7 @@ from infra.emulated.arguments import (
     overridden,
     parse,
     read_emulation,
+    with_config,
 )
 from infra.emulated.engine import EmulatedEngine
 from infra.emulated.life.host_folder import GpuMemory, HostFolder
@@ -34,7 +35,6 @@ from infra.emulated.settings import make_settings
 from infra.emulated.text import BUILT_IN, TextSource
 from infra.emulated.text_file import TextFileError, source_of
 from infra.emulated.versions import manners
-from sweeps.values import show_all
 
 _EXIT_REFUSED = 1
 _CHILD_START_PART = 0.8
@@ -48,15 +48,16 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a server until it is told to end; return its exit code."""
     try:
         emulation = read_emulation(environment)
+        words = with_config(argv, emulation.version)
     except EmulationError as error:
         sys.stderr.write(f"emulated server: {error}\n")
         return EXIT_USAGE
     version = emulation.version
     _echo(emulation.scenario.now.processes.echo_path, argv, environment)
     overrides = emulation.scenario.now.overrides
-    given, environment = overridden(parse(argv, version), environment, overrides)
+    given, environment = overridden(parse(words, version), environment, overrides)
     settings = make_settings(given, environment, version)
-    launch = Launch(argv, resolve(given, version, environment), settings, emulation, environment)
+    launch = Launch(words, resolve(given, version, environment), settings, emulation, environment)
     configure(str(launch.args["log_level"]), ranks=settings.tp_size > 1)
     SERVER.warning("EMULATED server: no GPU, no model, time runs x%g", emulation.time_scale)
     for name, value in overrides.env.items():
@@ -91,7 +92,7 @@ def run(launch: Launch, environment: Mapping[str, str], source: TextSource = BUI
     times = plan_start(
         launch.truth, launch.settings, emulation.seed, world.start, read_caches(launch, folder)
     )
-    SERVER.info("server_args=ServerArgs(%s)", show_all(args))
+    SERVER.info("server_args=ServerArgs(%s)", ", ".join(f"{n}={v!r}" for n, v in args.items()))
     with Ranks(_tree(launch, times, clock)) as ranks:
         catch_sigquit_while_loading(ranks)
         memory = GpuMemory(

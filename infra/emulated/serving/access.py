@@ -1,11 +1,7 @@
-"""Who may ask the emulated server what, and the endpoints that answer otherwise than they should.
-
-Source: SGLang 0.5.23, srt/utils/auth.py; older versions know one key.
-"""
+"""Who may ask the emulated server what, and which endpoints answer otherwise than they should."""
 
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import orjson
 from starlette.datastructures import Headers
@@ -15,36 +11,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from infra.emulated.scenario import Answer
 from infra.emulated.scenario_file import ScenarioSource
 from infra.emulated.serving.streaming import disconnected
+from infra.sglang.server_keys import ServerKeys
 
-_OPEN_TO_ALL = ("/health", "/ready", "/metrics")
-ADMIN_ROUTES = (
-    "/set_internal_state",
-    "/flush_cache",
-    "/add_external_corpus",
-    "/remove_external_corpus",
-    "/list_external_corpora",
-    "/abort_request",
-)
 _EMPTY_ANSWERS = ("/health", "/health_generate", "/ready")
 LATE_S = 120.0
 """Host seconds by which a late endpoint is behind."""
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """The keys of a server; empty where none is needed."""
-
-    api: str = ""
-    admin: str = ""
-
-    def admit(self, method: str, path: str, authorization: str) -> bool:
-        """Tell whether a request may pass."""
-        if method == "OPTIONS" or path.startswith(_OPEN_TO_ALL):
-            return True
-        needed = self.api
-        if path in ADMIN_ROUTES and self.admin:
-            needed = self.admin
-        return not needed or _bears(authorization, needed)
 
 
 class Gate:
@@ -53,7 +24,7 @@ class Gate:
     def __init__(
         self,
         app: ASGIApp,
-        keys: Keys,
+        keys: ServerKeys,
         scenario: ScenarioSource,
         ready_for_s: Callable[[], float],
     ) -> None:
@@ -69,7 +40,8 @@ class Gate:
             return
         path = str(scope["path"])
         authorization = Headers(scope=scope).get("authorization", "")
-        if not self._keys.admit(scope["method"], path, authorization):
+        needed = "" if scope["method"] == "OPTIONS" else self._keys.needed(path)
+        if needed and not _bears(authorization, needed):
             await _json(401, {"error": "Unauthorized"})(scope, receive, send)
             return
         answer = self._scenario.now.health.get(path, Answer.HONEST)

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from infra.clock import Clock
 from infra.emulated.logs import RANK, SERVER, die
-from infra.emulated.serving.access import Gate, Keys
+from infra.emulated.serving.access import Gate
 from infra.emulated.serving.control_routes import ControlRoutes
 from infra.emulated.serving.corpora import CorpusError
 from infra.emulated.serving.generation_routes import GenerationRoutes, last_of
@@ -26,6 +26,7 @@ from infra.emulated.serving.openai_replies import openai_error
 from infra.emulated.serving.scheduler import Scheduler
 from infra.emulated.serving.state import ServerFacts, ServerState, make_state
 from infra.emulated.serving.validation import UnreadableBodyError
+from infra.sglang.server_keys import ServerKeys
 
 READY_LINE = "The server is fired up and ready to roll!"
 _WARM_UP_PROMPT = "The capital city of France is"
@@ -79,7 +80,8 @@ class EmulatedServer:
         if facts.args["enable_metrics"]:
             routes.append(_route("/metrics", "GET", _metrics_route(self.state)))
         application = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._live)
-        keys = Keys(str(facts.args["api_key"] or ""), str(facts.args.get("admin_api_key") or ""))
+        api, admin = (str(facts.args.get(name) or "") for name in ("api_key", "admin_api_key"))
+        keys = ServerKeys(api, admin)
         return Gate(application, keys, self.state.scenario, self.state.ready_for_s)
 
     @contextlib.asynccontextmanager

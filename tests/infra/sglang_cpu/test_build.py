@@ -30,6 +30,7 @@ from infra.sglang_cpu.stamp import (
     write_stamp,
 )
 from infra.sglang_cpu.steps import Command
+from tests.attacks import attack
 
 DEADLINE_S = 30
 
@@ -155,6 +156,7 @@ def _told(name: str, url: str, **more: object) -> dict[str, object]:
     }  # fmt: skip
 
 
+@attack("16: the CPU build's torch from another index")
 def test_the_source_of_torch_is_said_without_a_password(tmp_path: Path) -> None:
     env = EnvLayout(tmp_path)
     assert "does not tell" in torch_source(env)

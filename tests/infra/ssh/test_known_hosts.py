@@ -10,6 +10,7 @@ import pytest
 
 from infra.remote import UntrustedHostError
 from infra.ssh.known_hosts import KnownHosts, shown
+from tests.attacks import attack
 from tests.infra.ssh.lan import make_key
 
 KEYGEN = shutil.which("ssh-keygen") or ""
@@ -44,6 +45,7 @@ def test_a_pattern_is_about_the_hosts_that_openssh_says(
         assert bool(hosts.keys(place)) is found, (place, pattern)
 
 
+@attack("Low: a negated pattern in known_hosts")
 def test_a_host_that_a_pattern_denies_is_not_trusted(tmp_path: Path, key: paramiko.PKey) -> None:
     words = f"{key.get_name()} {key.get_base64()}"
     hosts = known(tmp_path, f"*.lab,!bad.lab {words}\n")
@@ -52,6 +54,7 @@ def test_a_host_that_a_pattern_denies_is_not_trusted(tmp_path: Path, key: parami
         hosts.check("bad.lab", key, "trust it")
 
 
+@attack("Low: a revoked key, with tabs in its line")
 @pytest.mark.parametrize("gap", [" ", "\t", "\t\t", "  \t"])
 @pytest.mark.parametrize("names", ["*", "gpu1.lab", "*.lab,!gpu2.lab", "other,gpu1.lab"])
 def test_a_revoked_key_is_refused_however_its_line_is_written(

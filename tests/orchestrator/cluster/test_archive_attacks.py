@@ -13,6 +13,7 @@ import pytest
 from infra.remote import RemoteError
 from orchestrator.cluster import hands
 from orchestrator.cluster.hands import ArchiveError, pack, unpack
+from tests.attacks import attack
 
 Fill = Callable[[tarfile.TarFile, Path], None]
 
@@ -63,6 +64,7 @@ ATTACKS: dict[str, Fill] = {
 }
 
 
+@attack("4: links, devices and paths out of the folder in an archive of a host")
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_archive_that_pack_does_not_make_writes_nothing(tmp_path: Path, name: str) -> None:
     victim, folder = tmp_path / "victim", tmp_path / "a" / "here"
@@ -77,6 +79,7 @@ def test_an_archive_that_pack_does_not_make_writes_nothing(tmp_path: Path, name:
     assert not folder.exists()
 
 
+@attack("4: a link that lies where an archive of a host is unpacked")
 def test_a_link_that_lies_there_already_is_not_followed(tmp_path: Path) -> None:
     there, here, elsewhere = tmp_path / "there", tmp_path / "here", tmp_path / "elsewhere"
     (there / "evidence").mkdir(parents=True)
@@ -89,6 +92,7 @@ def test_a_link_that_lies_there_already_is_not_followed(tmp_path: Path) -> None:
     assert list(elsewhere.iterdir()) == []
 
 
+@attack("4: a small archive that unpacks to very much")
 def test_a_small_archive_of_very_much_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +118,7 @@ def test_a_small_archive_of_very_much_is_refused(
     assert not (tmp_path / "here").exists()
 
 
+@attack("4: a corrupt archive of a host")
 def test_a_broken_archive_is_one_error(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()

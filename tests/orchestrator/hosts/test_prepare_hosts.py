@@ -22,6 +22,7 @@ from orchestrator.choices import WheelSource
 from orchestrator.hosts import preparing
 from orchestrator.hosts.preparing import prepare, remove
 from sweeps.problems import BadInputError
+from tests.attacks import attack
 from tests.infra.ssh.lan import Lan
 from tests.infra.trees import wait_until
 
@@ -119,6 +120,7 @@ def test_ours_is_put_there_once_used_and_removed(
     assert not remove(remote, host)
 
 
+@attack("16: another wheel than the locked one for `hosts prepare`")
 def test_a_wheel_that_is_not_the_locked_one_is_refused(
     remote: SshRemote, host: HostEntry, locks: Path
 ) -> None:
@@ -129,6 +131,7 @@ def test_a_wheel_that_is_not_the_locked_one_is_refused(
     assert remote.run(["test", "-e", ours_on(remote, host).current]).code != 0
 
 
+@attack("16: a source distribution in `hosts prepare`")
 def test_a_source_distribution_runs_nothing_there(
     remote: SshRemote, host: HostEntry, locks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """HTTP answers, however they are framed and cut."""
 
+import time
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -9,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.load_client.http_answer import (
+    MOST_EVENT_BYTES,
     EventSplitter,
     HttpError,
     ResponseParser,
     only_event,
 )
 from orchestrator.load_client.http_stream import Target
+from tests.attacks import attack
 
 STREAMS = Path(__file__).parents[2] / "data" / "streams"
 BODY = (
@@ -151,3 +154,39 @@ def test_the_short_way_is_taken_by_what_sglang_sends() -> None:
     frames = data.partition(b"\r\n\r\n")[2].split(b"\n\n\r\n")[:-1]
     assert all(only_event(frame + b"\n\n\r\n") for frame in frames)
     assert len(frames) > 20
+
+
+@attack("Low: an event that never ends, in reads of any size")
+@pytest.mark.parametrize("end", [b"", b"\ndata:"])
+@pytest.mark.parametrize("read_bytes", [100, 1 << 18])
+def test_an_event_that_does_not_end_is_given_up_in_linear_time(end: bytes, read_bytes: int) -> None:
+    def cpu_s(total_bytes: int) -> float:
+        splitter, piece = EventSplitter(), b"x" * read_bytes + end
+        begun_s = time.process_time()
+        for _ in range(total_bytes // len(piece)):
+            assert splitter.feed(piece) == []
+        return time.process_time() - begun_s
+
+    few = MOST_EVENT_BYTES // 16
+    assert cpu_s(8 * few) < 40 * max(cpu_s(few), 0.005)
+    with pytest.raises(HttpError, match="does not end within"):
+        cpu_s(MOST_EVENT_BYTES + (2 << 18))
+
+
+def test_long_streams_of_whole_events_and_comments_have_no_limit() -> None:
+    splitter, event = EventSplitter(), b"data: " + b"x" * (1 << 20) + b"\n\n"
+    for _ in range(2 * MOST_EVENT_BYTES // len(event)):
+        assert len(splitter.feed(event)) == 1
+        assert splitter.feed(b": " + b"c" * (1 << 20) + b"\n") == []
+
+
+@attack("Low: 100 Continue again and again")
+@pytest.mark.parametrize("at_once", [True, False])
+def test_answers_that_announce_others_come_to_an_end(at_once: bool) -> None:
+    few, many = (b"HTTP/1.1 100 Continue\r\n\r\n" * count for count in (3, 5000))
+    whole = ResponseParser()
+    assert whole.feed(few + b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok") == b"ok"
+    parser = ResponseParser()
+    with pytest.raises(HttpError, match="announce another"):
+        for piece in [many] if at_once else [many[i : i + 10] for i in range(0, len(many), 10)]:
+            parser.feed(piece)

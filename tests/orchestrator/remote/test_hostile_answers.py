@@ -25,6 +25,7 @@ from orchestrator.remote.calling import There
 from orchestrator.remote.fetching import fetch
 from orchestrator.remote.following import follow
 from orchestrator.remote.place import Place
+from tests.attacks import attack
 from tests.infra.ssh.loopback import Sshd, sshd
 
 __all__ = ["sshd"]
@@ -78,6 +79,7 @@ def test_every_verb_has_a_form_and_takes_what_ours_says() -> None:
         assert read_answer("gpu1", verb, json.dumps(answer).encode()) == answer
 
 
+@attack("13: sizes below zero, nulls and other types in an answer of a host")
 @pytest.mark.parametrize(("verb", "answer"), BAD)
 def test_what_ours_would_not_say_is_one_error_that_names_the_host(
     verb: str, answer: object
@@ -88,6 +90,7 @@ def test_what_ours_would_not_say_is_one_error_that_names_the_host(
     assert str(caught.value).isprintable()
 
 
+@attack("13: an answer of a host that is no JSON")
 @pytest.mark.parametrize(
     "text", [b"", b"Welcome!\n{}", b"[" * 200_000, b"\xff\xfe", b'{"a":', b"\0" * 9, b"1" * 9000]
 )
@@ -97,6 +100,7 @@ def test_what_is_no_json_is_one_error(text: bytes) -> None:
             read_answer("gpu1", verb, text)
 
 
+@attack("13: an answer of a host with random damage")
 def test_any_damage_to_an_answer_is_read_or_refused() -> None:
     rng = random.Random(3)
     for _ in range(2000):
@@ -136,6 +140,7 @@ def frame(path: object, size: object, data: bytes) -> bytes:
     return json.dumps({"path": path, "size": size, "mtime_ns": 1}).encode() + b"\n" + data
 
 
+@attack("13: frames that nobody asked for")
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     "frames",
@@ -159,6 +164,7 @@ def test_frames_that_nobody_asked_for_are_refused(tmp_path: Path, frames: bytes)
     assert victim.read_text() == "untouched"
 
 
+@attack("13: names of files that lead elsewhere")
 @pytest.mark.parametrize(
     "name", ["/etc/x", "../x", "a/../../x", "", ".", "a\0b", "a\nb", "\x1b[2J", "x" * 5000,
              "a/..", "\u202ex"],
@@ -219,6 +225,7 @@ class Blind:
     def heard(self, _after_s: float) -> None: ...
 
 
+@attack("13: garbage in the news of a sweep on a host")
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "told",
@@ -234,6 +241,7 @@ def test_garbage_in_the_news_ends_the_following_at_once(told: bytes) -> None:
         follow(there, Blind(), "r1", sleep=lambda _: None)
 
 
+@attack("13: a line of a host that never ends")
 def test_a_line_without_an_end_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.remote.calling._LONGEST_LINE_BYTES", 10_000)
     there = There(cast(Remote, Telling(b"x" * 20_000)), "/py", Place(Path("/ours")))
@@ -252,6 +260,7 @@ class Saying:
         return Completed(tuple(argv), 0, self.text.encode(), b"")
 
 
+@attack("13: a machine name that leads a cache out of its root")
 @pytest.mark.parametrize(
     "told",
     [
@@ -284,6 +293,7 @@ def test_a_process_that_is_none_is_never_signalled(told: str) -> None:
 Change = Callable[[dict[str, Any]], object]
 
 
+@attack("13: a probe of a host that answers other types")
 @pytest.mark.parametrize(
     "change",
     [
@@ -317,6 +327,7 @@ def test_names_in_folders_of_a_host_are_plain() -> None:
     assert not any(map(_is_plain, ("", ".", "..", "a/b", "../x", "a\0")))
 
 
+@attack("13: a .bashrc that prints")
 def test_a_shell_that_prints_is_told_with_its_remedy(sshd: Sshd, tmp_path: Path) -> None:
     """As one does whose .bashrc greets: sshd runs each command by the user's shell."""
     home = tmp_path / "home"

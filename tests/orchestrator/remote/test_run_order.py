@@ -20,6 +20,7 @@ from orchestrator.remote.laying_out import order
 from orchestrator.remote.notes import DRIVER, END, LAUNCHER, newest, notes_in, write_object
 from orchestrator.remote.place import Place
 from orchestrator.remote.there import ASKING
+from tests.attacks import attack
 
 DATA = {"argv": [], "cwd": "/", "env": {}, "title": "a sweep", "who": "somebody"}
 
@@ -46,6 +47,7 @@ def begun(place: Place, run: str, process: ProcessId, *, ended: bool = False) ->
         write_object(folder / END, {"code": 0, "ended_s": time.time()})
 
 
+@attack("9: a sender whose clock is ahead hides the run that runs")
 def test_an_ended_run_of_a_sender_whose_clock_is_ahead_hides_nothing(tmp_path: Path) -> None:
     place = Place(tmp_path)
     with a_process() as process:
@@ -97,6 +99,7 @@ def test_what_runs_is_never_forgotten(tmp_path: Path, monkeypatch: pytest.Monkey
     ]  # fmt: skip
 
 
+@attack("9: two orders to a host at once")
 def test_two_orders_at_once_have_two_numbers(tmp_path: Path) -> None:
     place = Place(tmp_path)
     threads = [

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.tracking.mlflow_writer import MlflowWriter, sqlite_uri
+from orchestrator.sqlite_address import sqlite_uri
+from orchestrator.tracking.mlflow_writer import MlflowWriter
 from orchestrator.tracking.review import SweepReview
 from orchestrator.tracking.seam import SweepCard, TrialCard
 from orchestrator.tracking.writer_loop import Backoff

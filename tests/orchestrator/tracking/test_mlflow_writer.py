@@ -1,9 +1,11 @@
 """What the MLflow writer leaves in a real store, read back with MLflow's own client."""
 
 import contextlib
+import errno
 import hashlib
 import logging
 import math
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -15,10 +17,12 @@ from typing import Any
 import pytest
 
 from orchestrator.files import write_json
+from orchestrator.sqlite_address import sqlite_uri
 from orchestrator.tracking.events import TrialStarted
-from orchestrator.tracking.mlflow_writer import MlflowWriter, sqlite_uri
+from orchestrator.tracking.mlflow_writer import TOLD_FILE, MlflowWriter
 from orchestrator.tracking.seam import Sample
 from sweeps.results import Outcome, TrialResult
+from tests.attacks import attack
 from tests.orchestrator.tracking import stores
 from tests.patience import GIVE_UP_S
 
@@ -480,3 +484,32 @@ def test_nothing_is_said_on_the_console(
 def test_a_relative_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not absolute"):
         MlflowWriter("sqlite:///mlflow.db", tmp_path, "e")
+
+
+@attack("Low: a power cut between the end of a trial and its line in the outbox")
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_end_counts_as_told_once_its_line_is_on_disk(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "trial"
+    folder.mkdir()
+    told, fsync = folder / TOLD_FILE, os.fsync
+    seen: list[bool] = []
+
+    def watched(fd: int) -> None:
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        if path.name == "outbox.jsonl":
+            seen.append(b"TrialEnded" in path.read_bytes())
+            assert not told.exists()
+            if fails:
+                raise OSError(errno.EIO, "the disk says no")
+        fsync(fd)
+
+    writer = stores.writer("http://127.0.0.1:9", tmp_path, tmp_path / "outbox.jsonl")
+    monkeypatch.setattr(os, "fsync", watched)
+    writer.trial_ended(stores.result(1), folder)
+    monkeypatch.undo()
+    assert seen
+    assert seen[-1]
+    assert told.exists() is not fails
+    writer.close(0.1)

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.tracking.tracking_uri import VARIABLE, is_remote, shown_uri, tracking_uri
+from orchestrator.tracking.tracking_uri import (
+    VARIABLE,
+    is_remote,
+    shown_uri,
+    tracking_uri,
+    without_login,
+)
 from sweeps.problems import BadInputError
 
 ARN = "arn:aws:sagemaker:eu-west-1:123456789012:mlflow-tracking-server/a"
@@ -52,6 +58,15 @@ def test_a_folder_is_one_clear_error(uri: str, named: str) -> None:
     (problem,) = caught.value.problems
     assert (problem.field, problem.value) == (named, uri)
     assert "SQLite file in the state folder" in problem.mend
+
+
+@pytest.mark.parametrize(
+    ("uri", "opened"),
+    [("https://sam:p@ss@host:1/x", "https://host:1/x"), ("https://host/x", "https://host/x"),
+     ("databricks", "databricks"), (ARN, ARN)],
+)  # fmt: skip
+def test_the_page_of_a_server_is_opened_without_the_login(uri: str, opened: str) -> None:
+    assert without_login(uri) == opened
 
 
 def test_passwords_in_addresses_are_not_shown() -> None:

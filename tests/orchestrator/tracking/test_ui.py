@@ -18,10 +18,11 @@ from queue import Queue
 import psutil
 import pytest
 
-from orchestrator.tracking.mlflow_writer import sqlite_uri
+from orchestrator.sqlite_address import sqlite_uri
 from orchestrator.tracking.ui import UiError, serve_ui, ui_command
 from orchestrator.tracking.ui_view import runs_url
 from sweeps.results import Outcome
+from tests.attacks import attack
 from tests.orchestrator.tracking import stores
 from tests.orchestrator.tracking.browser import Page, open_browser
 from tests.orchestrator.tracking.sessions import stop_session
@@ -101,7 +102,8 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     try:
         address = ready.get(timeout=READY_S)
         assert address.startswith("http://127.0.0.1:"), address
-        assert _processes_of(uri)
+        assert (processes := _processes_of(uri))
+        assert not [process for process in processes if uri in " ".join(process.cmdline())]
         run_ids = [run.info.run_id for run in runs]
         yield Ui(address, runs[0].info.experiment_id, frozenset(run_ids), run_ids[-1])
     finally:
@@ -111,6 +113,7 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     assert _processes_of(uri) == []
 
 
+@attack("7: the store's address, with its password, in a command line of the UI")
 @pytest.mark.slow
 def test_the_runs_are_served(ui: Ui) -> None:
     request = urllib.request.Request(
@@ -239,14 +242,15 @@ def test_a_server_that_dies_tells_why(tmp_path: Path) -> None:
 
 
 def test_the_command_is_the_light_form(tmp_path: Path) -> None:
-    command = ui_command("sqlite:////s.db", tmp_path / "a b", 5001)
+    store = "postgresql://sam:canary@db/mlflow"
+    command = ui_command(store, tmp_path / "a b", 5001)
     assert command.argv == (
         sys.executable, "-m", "mlflow", "server",
-        "--backend-store-uri", "sqlite:////s.db",
         "--default-artifact-root", f"file://{tmp_path}/a%20b",
         "--host", "127.0.0.1", "--port", "5001", "--workers", "1",
     )  # fmt: skip
     assert command.env["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
+    assert command.env["MLFLOW_BACKEND_STORE_URI"] == store
 
 
 def test_a_stop_reaches_what_its_parent_left_behind() -> None:

@@ -14,6 +14,7 @@ from sweeps.problems import BadInputError
 from sweeps.replay.completions import read_completions
 from sweeps.replay.recording import PROMPT_TOKENS, Circumstances, Recording, read_recording
 from sweeps.replay.streams import Stream
+from tests.attacks import attack
 
 RECORDING = Recording(
     Circumstances("models/k2", "ab12", 0.6, "work", "reasoning", "0.5.23", "h1", emulated=True),
@@ -202,6 +203,7 @@ def test_a_spoilt_recording_is_refused_whatever_it_says(
         read_recording(path)
 
 
+@attack("14: a small recording that unpacks to very much")
 def test_a_recording_that_unpacks_to_much_costs_little(tmp_path: Path) -> None:
     path = tmp_path / "a.recording"
     path.write_bytes(json.dumps(HEAD).encode() + b"\n" + zlib.compress(bytes(1 << 28)))
