@@ -44,7 +44,7 @@ import search_worlds
 import sweeps
 from infra.code_digest import code_digest
 from reporting.program import Figures, run_with
-from search_worlds.hosts import Setting, main_settings, random_setting
+from search_worlds.hosts import PROMPTS, Setting, main_settings, random_setting
 from search_worlds.kept import OUT, keep
 from search_worlds.product import TRIALS, How, sweep_world
 from search_worlds.scoring import Score, score
@@ -88,6 +88,12 @@ class Task:
         return digest([repr(self.setting), self.strategy, self.seed, self.trials, code])
 
 
+def look_at_all(settings: Sequence[Setting]) -> None:
+    """Find and keep what is best in worlds that share a text."""
+    for setting in settings:
+        _ = World(setting).best
+
+
 def perform(task: Task) -> Score:
     """Run a sweep, or read what is kept of it."""
     path = OUT / "sweeps" / f"{task.key}.json"
@@ -123,10 +129,11 @@ def measure(strategies: Sequence[str], seeds: int, hosts: int, *, quick: bool) -
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     wanted = list(tasks(strategies, seeds, hosts, quick=quick))
-    for setting in {task.setting.name: task.setting for task in wanted}.values():
-        _ = World(setting).best  # once, for all workers
+    settings = {task.setting.name: task.setting for task in wanted}.values()
+    by_text = [[s for s in settings if s.prompts == prompts] for prompts in PROMPTS]
     scores = []
     with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
+        pool.map(look_at_all, by_text, chunksize=1)  # once, for all sweeps
         for number, found in enumerate(pool.imap_unordered(perform, wanted), 1):
             scores.append(found)
             if number % 20 == 0:

@@ -37,6 +37,11 @@ CONTEXT_TOKENS = 300
 COARSE = {
     "speculative_ngram_max_bfs_breadth": (1, 3, 6, 16), "ngram_match_depth": (4, 8, 18),
 }  # fmt: skip
+FINE = {
+    "speculative_ngram_max_bfs_breadth": (1, 2, 3, 4, 6, 8, 11, 16),
+    "ngram_match_depth": (4, 5, 6, 7, 8, 10, 13, 18),
+}  # fmt: skip
+"""Accept lengths between these differ by some 0.2 %, and each takes a replay."""
 EAGLE_MODEL = "kimi-k2-instruct-eagle3"
 COARSE_MISS = 1.04
 """By how much the best of the coarse shapes may fall behind the best of all, at the most."""
@@ -138,10 +143,11 @@ class World:
         """
         kinds = {self._kind(draft): draft for draft in drafts}
         fastest = {kind: self._fastest(draft) for kind, draft in kinds.items()}
-        coarse = self._best_drafts([d for d in drafts if _is_coarse(d)] or drafts, fastest)
+        coarse = self._best_drafts([d for d in drafts if _is_one_of(COARSE, d)] or drafts, fastest)
         most = max(rate for rate, _ in coarse.values())
         hopeful = {kind for kind, (rate, _) in coarse.items() if rate * COARSE_MISS >= most}
-        finest = self._best_drafts([d for d in drafts if self._kind(d) in hopeful], fastest)
+        fine = [d for d in drafts if self._kind(d) in hopeful and _is_one_of(FINE, d)]
+        finest = self._best_drafts(fine, fastest)
         kind, (rate, draft) = max(finest.items(), key=lambda found: found[1][0])
         return rate, Config.of({**draft, **fastest[kind][1]})
 
@@ -195,8 +201,8 @@ def _cycle_of(truth: HostTruth, settings: Settings) -> float:
     return cost.duration_s(CONTEXT_TOKENS)
 
 
-def _is_coarse(draft: Config) -> bool:
-    return all(draft.get(name) in (None, *values) for name, values in COARSE.items())
+def _is_one_of(shapes: Mapping[str, Sequence[int]], draft: Config) -> bool:
+    return all(draft.get(name) in (None, *values) for name, values in shapes.items())
 
 
 @contextmanager
