@@ -1,7 +1,9 @@
 """What all tests share."""
 
 import os
+import re
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -27,6 +29,16 @@ for _number in (signal.SIGQUIT, signal.SIGHUP):
 _OF_A_USER = ("EMULATED_", "MLFLOW_", "NCCL_", "RAY_", "SGLANG_", "SGL_", "TORCH_NCCL_")
 for _name in [name for name in os.environ if name.startswith(_OF_A_USER)]:
     del os.environ[_name]
+
+_SLOW_MODULE = re.compile(r"^pytestmark = (?:\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave modules alone whose tests are all slow, where the others alone are asked for: each
+    worker would import MLflow, Ray and Numba for nothing."""
+    if config.option.markexpr != "not slow" or not collection_path.name.startswith("test_"):
+        return None
+    return True if _SLOW_MODULE.search(collection_path.read_text("utf-8")) else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
