@@ -29,6 +29,7 @@ from orchestrator.job import StopOrder, TrialProgress
 from orchestrator.load_client.arrivals import Arrivals
 from orchestrator.load_client.client import PROBE
 from orchestrator.load_client.dialects import DIALECTS
+from orchestrator.load_client.flight import CANNOT_CONNECT
 from orchestrator.load_client.progress import ProgressMeter
 from orchestrator.load_client.seam import (
     BLOCK_S,
@@ -50,6 +51,7 @@ logger = logging.getLogger(__name__)
 
 _READERS = {CHAT: read_chat, GENERATE: read_generate}
 _PROBE_TOKENS = 4
+_CLOSED = "the connection closed in the middle of the answer"
 
 
 def drive(run: SweepRun) -> None:
@@ -137,7 +139,7 @@ class SimulatedControl:
         server = self._host.server(self._url)
         if server is not None:
             server.warm_up()
-        return server is not None
+        return server is not None and not server.failure
 
     def info(self) -> Mapping[str, object]:
         """Return the server's own account. Raises ControlError."""
@@ -162,7 +164,7 @@ class SimulatedControl:
 
     def _server(self) -> InProcessServer:
         server = self._host.server(self._url)
-        if server is None:
+        if server is None or server.failure:
             raise ControlError(f"{self._url} did not answer")
         return server
 
@@ -416,7 +418,7 @@ class _Pass:
         async with asyncio.TaskGroup() as group:
             for (key, asked), offset_s in zip(requests, arrivals.offsets_s(), strict=False):
                 due_s = self._started_s + offset_s
-                if due_s < self._until_s and due_s > self._clock.now_s():
+                if self._clock.now_s() < due_s < self._until_s and not self._server.failure:
                     await self._server.scheduler.alarm(due_s).wait()
                 if due_s >= self._until_s or self._is_over():
                     self._left_prompts = True
@@ -430,16 +432,21 @@ class _Pass:
 
     async def _ask(self, flight: "_Flight", asked: Asked | str, look: Callable[[], None]) -> None:
         self._flights.append(flight)
-        if isinstance(asked, str):
-            flight.finish(self._clock.now_s(), EndReason.BROKEN, asked)
+        refused = f"{CANNOT_CONNECT}: the server is gone" if self._server.failure else asked
+        if isinstance(refused, str):
+            flight.finish(self._clock.now_s(), EndReason.BROKEN, refused)
             return
-        job = self._server.scheduler.submit(asked.rid, asked.generation)
+        number = next(self._server.numbers)
+        job = self._server.scheduler.submit(refused.rid, refused.generation, number=number)
         await self._fly(flight, job, look)
-        flight.note(asked)
+        flight.note(refused)
 
     async def _fly(self, flight: "_Flight", job: Job, look: Callable[[], None]) -> None:
         try:
             while not flight.take(await self._taken(job), self._until_s):
+                if self._server.failure:
+                    flight.finish(self._clock.now_s(), EndReason.BROKEN, _CLOSED)
+                    return
                 if self._clock.now_s() - self._told_s >= BLOCK_S:
                     self._told_s = self._clock.now_s()
                     look()
@@ -452,4 +459,5 @@ class _Pass:
     async def _taken(self, job: Job) -> Sequence[Emission]:
         scheduler = self._server.scheduler
         scheduler.look_at_s = min(self._until_s, self._told_s + BLOCK_S)
-        return await job.take()
+        taken = await job.take()
+        return [one for one in taken if not one.aborted] if self._server.failure else taken

@@ -22,6 +22,7 @@ from orchestrator.dialect_choice import with_dialect
 from orchestrator.search.needs import sampler_problems
 from sweeps.hosts import EngineName, HostSpec
 from sweeps.problems import BadInputError, Problem, nearest
+from sweeps.shapes import shape_problems
 from sweeps.sweep import Sweep, missing_model
 from sweeps.value_checks import value_problems
 from sweeps.workloads import FILE
@@ -40,15 +41,21 @@ def load_sweep(path: Path) -> Sweep:
     if not isinstance(sweep, Sweep):
         mend = "Make it of `sweeps.Sweep`."
         raise _bad(path, "sweep", type(sweep).__name__, "that is no Sweep", mend)
+    _refuse_unsound(sweep, path)
     return sweep
+
+
+def _refuse_unsound(sweep: Sweep, path: Path) -> None:
+    """Refuse a sweep of which nothing can be settled, nor any host asked."""
+    if [*shape_problems(sweep)] or value_problems(sweep) or sweep.space.structure_problems():
+        raise BadInputError(str(path), sweep.problems())
 
 
 def prepare(sweep: Sweep, path: Path, choice: HostChoice = AS_WRITTEN) -> Sweep:
     """Settle hosts and paths, and check the sweep against them. Raises BadInputError with all."""
     if choice.sent is not None:
         sweep = as_sent(sweep, choice.sent)
-    if value_problems(sweep):  # nothing can be settled with these
-        raise BadInputError(str(path), sweep.problems())
+    _refuse_unsound(sweep, path)
     gpus = count_gpus()
     hosts = tuple(settle_host(host, choice, gpus) for host in sweep.hosts)
     model = replace(sweep.model, path=resolve_path(sweep.model.path, Path.cwd()))

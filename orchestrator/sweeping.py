@@ -27,7 +27,7 @@ from orchestrator.interrupted import close_interrupted, close_open
 from orchestrator.pages import print_summary
 from orchestrator.plain_console import plain_console
 from orchestrator.rebuild import recover
-from orchestrator.refusals import bad_option, locked
+from orchestrator.refusals import bad_option, locked, refuse_simulation
 from orchestrator.reviews import sweep_review
 from orchestrator.run_setup import make_run
 from orchestrator.signals import Interrupts
@@ -51,7 +51,7 @@ from orchestrator.tracking.ui_view import EXPERIMENT
 from orchestrator.upkeep import clear_leftovers, tell_removed
 from orchestrator.watchdog import watched
 from sweeps.definition import definition
-from sweeps.problems import BadInputError, Problem
+from sweeps.problems import BadInputError
 from sweeps.reporting.answer import answer_of
 from sweeps.results import TrialResult
 from sweeps.sweep import Sweep
@@ -66,8 +66,6 @@ AT_ONCE_S = 2.0
 
 TRACKER_CLOSE_S = 120.0
 """Wall seconds that the end of a sweep waits for its tracker."""
-
-_EMULATE = "Add `--engine emulated`, or leave out `--driver simulated`."
 
 
 def run_sweep(
@@ -116,7 +114,7 @@ def _run_sweep(
     probe = partial(cluster.probe_all, choice) if cluster else None
     sweep, facts = load_probed(space_file, choice, state, probe)
     if driver is Driver.SIMULATED:
-        _refuse_simulation(sweep, space_file)
+        refuse_simulation(sweep, space_file)
     if is_remote(uri) and (why := check_store(uri, state.artifact_root, EXPERIMENT)):
         mend = f"Mend the server, or leave {chosen_by(store)} out."
         raise bad_option(chosen_by(store), shown_uri(uri), why, mend)
@@ -152,14 +150,6 @@ def _run_sweep(
     if status == "interrupted":
         return INTERRUPTED
     return DONE if answer is not None else NO_TRIAL
-
-
-def _refuse_simulation(sweep: Sweep, space_file: Path) -> None:
-    real = [host for host in sweep.hosts if not host.emulated]
-    if real:
-        why = "only an emulated host can live on a simulated clock"
-        problem = Problem(f"hosts.{real[0].name}.engine", real[0].engine.value, why, _EMULATE)
-        raise BadInputError(str(space_file), [problem])
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +267,7 @@ def run_given(
     `rebuild` adds it there. Raises BadInputError.
     """
     if mover.driver is Driver.SIMULATED:
-        _refuse_simulation(sweep, Path(sweep.name))
+        refuse_simulation(sweep, Path(sweep.name))
     with locked(state, sweep_id), hosts_locked(sweep, facts, owner_text(sweep_id, state.root)):
         _close_dead(state)
         tell_removed(clear_leftovers(state))

@@ -4,10 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sweeps.ranges import is_finite
 from sweeps.values import Value
 
 When = Mapping[str, Value | Sequence[Value]]
 """Axis name to the value, or the values, under which an axis exists. All must hold."""
+
+_MOST_VALUES = 2**24
+"""Of a range: all of them are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ class IntRange:
             return f"the range from {self.low} to {self.high} is empty"
         if self.step < 1:
             return f"the step {self.step} is below 1"
+        if (self.high - self.low) // self.step >= _MOST_VALUES:
+            return f"it has more than {_MOST_VALUES:,} values; a larger `step` gives fewer"
         if self.log and (self.low < 1 or self.step != 1):
             return "a log scale needs low >= 1 and step 1"
         return ""
@@ -120,7 +126,7 @@ class FloatRange:
 
     def fault(self) -> str:
         """Say what is wrong with the axis by itself; empty if nothing is."""
-        if not all(type(n) in (int, float) and math.isfinite(n) for n in (self.low, self.high)):
+        if not all(type(n) in (int, float) and is_finite(n) for n in (self.low, self.high)):
             return "the ends of the range are no finite numbers"
         if self.low >= self.high:
             return f"the range from {self.low:g} to {self.high:g} is empty"

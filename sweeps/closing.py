@@ -4,6 +4,7 @@ A value is blamed only for what fails wherever it is and never works. Where seve
 their combination is closed: the next trial that has one without the others tells them apart.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -25,6 +26,20 @@ _LOAD = "under load"
 
 Item = tuple[str, Value]
 """An axis and a value of it."""
+
+TOLD_BY_WORDS = frozenset({
+    "ambiguous_flag", "capture_failed", "crashed", "missing_kernel", "ngram_range", "refused_flags",
+    "refused_value", "settings_refused", "unsupported_backend",
+})  # fmt: skip
+"""Signatures of many faults: two failures with one of them are alike if their words are."""
+
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|\d[\d.,]*")
+"""Amounts and addresses, which differ between failures of one kind."""
+_QUOTES = re.compile(r"; its log: .*| \((?:in|while) [^()]*\)$", re.DOTALL)
+"""What a reason says beside the server's own last words."""
+
+Fault = tuple[str, str]
+"""A signature, and the words that tell one fault of it from another."""
 
 _TAUGHT = (Outcome.INFEASIBLE, Outcome.HUNG)
 _SUCCEEDED = (Outcome.MEASURED, Outcome.PARTIAL, Outcome.STOPPED)
@@ -94,6 +109,16 @@ def fault_of(result: TrialResult) -> str:
     return result.signature or hang
 
 
+def alike(result: TrialResult) -> Fault:
+    """Return what failures of one kind have in common; words only where the signature needs them.
+
+    Words count without their amounts, and without what the log tells beside them.
+    """
+    fault = fault_of(result)
+    told = _QUOTES.sub("", result.reason) if fault in TOLD_BY_WORDS else ""
+    return fault, _VARYING.sub("#", told)
+
+
 class FaultRecord:
     """What worked on one host and what failed, taken in one by one: a look costs by the failures.
 
@@ -106,7 +131,7 @@ class FaultRecord:
         self._not_blamed, self._times = not_blamed, times
         self._ended: list[Config] = []
         self._worked: set[tuple[type, Item]] = set()
-        self._failed: dict[str, list[TrialResult]] = {}
+        self._failed: dict[Fault, list[TrialResult]] = {}
 
     def take(self, result: TrialResult) -> None:
         """Take one more result in."""
@@ -116,7 +141,7 @@ class FaultRecord:
         if result.outcome in _SUCCEEDED:
             self._worked |= set(map(_typed, result.config.items()))
         elif (fault := fault_of(result)) and fault not in self._not_blamed:
-            self._failed.setdefault(fault, []).append(result)
+            self._failed.setdefault(alike(result), []).append(result)
 
     def closed(self, baseline: Config | None) -> Iterator[Closed]:
         """Find what always fails, as far as plain decode's defaults are known."""

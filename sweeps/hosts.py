@@ -39,6 +39,11 @@ class HostSpec:
     elsewhere: bool = False
     """It is another machine than the driver's: what can be said of it was asked there."""
 
+    def __post_init__(self) -> None:
+        """Take the word of an engine for the engine."""
+        if self.engine in [*EngineName]:
+            object.__setattr__(self, "engine", EngineName(self.engine))
+
     @property
     def emulated(self) -> bool:
         """Tell whether what runs here is no real SGLang."""

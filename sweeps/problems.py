@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+_MOST_SHOWN = 60
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -31,3 +33,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Suggest the spelling that was probably meant, as a sentence; empty where none is near."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"Did you mean `{close[0]}`?" if close else ""
+
+
+def shown(value: object) -> str:
+    """Return a value as an error names it: on one line, and not at length."""
+    text = ascii(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

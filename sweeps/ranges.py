@@ -18,7 +18,7 @@ class Range:
         """Tell whether a value is one of these; what is no finite number is none."""
         if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
             return False
-        if isinstance(value, float) and not math.isfinite(value):
+        if not is_finite(value):
             return False
         low = value > self.least if self.above else value >= self.least
         return low and value <= self.most
@@ -29,3 +29,11 @@ class Range:
         kind = "a whole number" if self.whole else "a number"
         low = f"{'above' if self.above else 'of at least'} {self.least:g}"
         return f"Give {kind} {low}{'' if math.isinf(self.most) else f', at most {self.most:g}'}."
+
+
+def is_finite(number: float) -> bool:
+    """Tell whether a number can be reckoned with: whole ones may be too large for that."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False

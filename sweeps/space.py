@@ -114,15 +114,18 @@ class Space:
 
     def problems(self) -> list[Problem]:
         """List everything that is wrong with the space."""
-        found = self._axis_problems()
-        if not found:  # conditions and rules speak of sound axes
-            found = self._condition_problems() + self._rule_problems()
+        found = self.structure_problems()
         if not found and self.count().configs == 0:
             rules = "; ".join(rule.message for rule in self.rules)
             found.append(
                 Problem("rules", rules, "no configuration obeys all of them", "Loosen one.")
             )
         return found
+
+    def structure_problems(self) -> list[Problem]:
+        """List what keeps the space from being walked."""
+        # Conditions and rules speak of sound axes.
+        return self._axis_problems() or self._condition_problems() + self._rule_problems()
 
     def _axis_problems(self) -> list[Problem]:
         found = [] if self.axes else [Problem("axes", "[]", "nothing varies", "Add an axis.")]

@@ -14,6 +14,7 @@ from sweeps.metrics import METRICS, Of, known_metric, load_of, metric_named
 from sweeps.peer_rules import PEER_RULES
 from sweeps.problems import Problem, nearest
 from sweeps.search.steps import Taste
+from sweeps.shapes import shape_problems
 from sweeps.space import Rule, Space
 from sweeps.value_checks import value_problems
 from sweeps.values import Value, digest, show
@@ -170,6 +171,8 @@ class Sweep:
 
     def problems(self) -> list[Problem]:
         """List everything that is wrong, apart from what only a host can tell."""
+        if strange := [*shape_problems(self)]:
+            return strange
         wrong = value_problems(self)
         found = [*self.space.problems(), *self.workload.problems(), *self._choice_problems()]
         if wrong:  # what rests on these values cannot be judged

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sweeps.hosts import HostSpec
-from sweeps.problems import Problem
+from sweeps.problems import Problem, shown
 from sweeps.ranges import Range
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def value_problems(sweep: "Sweep") -> list[Problem]:
 def host_value_problems(host: Any) -> Iterator[Problem]:
     """List the fields of a host that hold what no host can be."""
     if not isinstance(host, HostSpec):
-        yield Problem("hosts", _shown(host), "it is no host", "Write HostSpec(...).")
+        yield Problem("hosts", shown(host), "it is no host", "Write HostSpec(...).")
         return
-    field = f"hosts.{_shown(host.name)[1:-1]}"
+    field = f"hosts.{shown(host.name)[1:-1]}"
     yield from _numbers(field, host, _HOST)
     for name in _HOST_TEXTS:
         yield from _text(f"{field}.{name}", getattr(host, name), may_miss=name != "name")
@@ -67,27 +67,25 @@ def host_value_problems(host: Any) -> Iterator[Problem]:
 
 def _variables(field: str, env: object) -> Iterator[Problem]:
     if not isinstance(env, Mapping):
-        yield Problem(field, _shown(env), "it is no mapping", 'Write {"A": "1"}.')
+        yield Problem(field, shown(env), "it is no mapping", 'Write {"A": "1"}.')
         return
     for name, value in env.items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
             why = "that is no name of a variable"
-            yield Problem(field, _shown(name), why, "Rename it.")
+            yield Problem(field, shown(name), why, "Rename it.")
         elif not isinstance(value, str):
             why = "a variable holds text"
-            yield Problem(f"{field}.{name}", _shown(value), why, "Write it in quotes.")
+            yield Problem(f"{field}.{name}", shown(value), why, "Write it in quotes.")
         elif "\0" in value:
             why = "a null character ends a variable"
-            yield Problem(f"{field}.{name}", _shown(value), why, "Take it out.")
+            yield Problem(f"{field}.{name}", shown(value), why, "Take it out.")
 
 
 def _numbers(
     field: str, given: object, ranges: Mapping[str, Range], may_miss: str = ""
 ) -> Iterator[Problem]:
     if not all(hasattr(given, name) for name in ranges):
-        yield Problem(
-            field, _shown(given), f"it is no {field}", f"Write {field.capitalize()}(...)."
-        )
+        yield Problem(field, shown(given), f"it is no {field}", f"Write {field.capitalize()}(...).")
         return
     for name, allowed in ranges.items():
         value = getattr(given, name)
@@ -97,35 +95,35 @@ def _numbers(
 
 def _number(field: str, value: object, allowed: Range) -> Iterator[Problem]:
     if not allowed.holds(value):
-        yield Problem(field, _shown(value), allowed.why, allowed.wanted)
+        yield Problem(field, shown(value), allowed.why, allowed.wanted)
 
 
 def _text(field: str, value: object, *, may_miss: bool = False) -> Iterator[Problem]:
     if value is None and may_miss:
         return
     if not isinstance(value, str):
-        yield Problem(field, _shown(value), "it is no text", "Write it in quotes.")
+        yield Problem(field, shown(value), "it is no text", "Write it in quotes.")
     elif not value:
         yield Problem(field, "''", "it is empty", "Give one, or leave it out.")
     elif _CONTROL.search(value):
         why = "it holds a control character, or half a character"
-        yield Problem(field, _shown(value), why, "Take it out.")
+        yield Problem(field, shown(value), why, "Take it out.")
 
 
 def _fixed(fixed: object) -> Iterator[Problem]:
     if not isinstance(fixed, Mapping):
-        yield Problem("fixed", _shown(fixed), "it is no mapping", 'Write {"tp_size": 8}.')
+        yield Problem("fixed", shown(fixed), "it is no mapping", 'Write {"tp_size": 8}.')
         return
     for name, value in fixed.items():
         field = f"fixed.{name}" if isinstance(name, str) and name.isprintable() else "fixed"
         if value is not None and not isinstance(value, str | int | float | bool):
             why = "it is no text, number, bool or None"
-            yield Problem(field, _shown(value), why, "Give one value.")
+            yield Problem(field, shown(value), why, "Give one value.")
         elif isinstance(value, float) and not math.isfinite(value):
-            yield Problem(field, _shown(value), "it is no finite number", "Give one.")
+            yield Problem(field, shown(value), "it is no finite number", "Give one.")
         elif isinstance(value, str) and _CONTROL.search(value):
             why = "it holds a control character, or half a character"
-            yield Problem(field, _shown(value), why, "Take it out.")
+            yield Problem(field, shown(value), why, "Take it out.")
 
 
 def _limits(sweep: "Sweep") -> Iterator[Problem]:
@@ -134,8 +132,3 @@ def _limits(sweep: "Sweep") -> Iterator[Problem]:
             value = getattr(limit, end)
             if value is not None:
                 yield from _number(f"objective.limits.{limit.metric}.{end}", value, _LIMIT)
-
-
-def _shown(value: object) -> str:
-    text = ascii(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -26,11 +26,12 @@ _RANGES = {
     "probe_prompts": Range(1),
     "probe_tokens": Range(2, _NO_STEP),
     "warming_prompts": Range(1),
-    "warming_passes": Range(0),
+    "warming_passes": Range(0, most=1000),
     "temperature": Range(0, whole=False),
     "top_p": Range(0, "nothing could be drawn", most=1, whole=False, above=True),
     "top_k": Range(-1),
-    "sampling_seed": Range(0),
+    "sampling_seed": Range(0, most=2**63),
+    "seed": Range(-(2**63), most=2**63),
 }
 _OPTIONAL = ("requests_per_s", "most_measured_prompts")
 _TEXTS = ("prompts", "contents")

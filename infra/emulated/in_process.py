@@ -1,7 +1,7 @@
 """Emulated servers without process, port or wire: a host of objects on a simulated clock.
 
 The same arguments, engine and scheduler as the HTTP server's. What needs a real process (its tree,
-signals, a log that a dying server leaves) is emulated by the HTTP form alone.
+signals, its connections) is emulated by the HTTP form alone, and `unsimulated` names it.
 """
 
 import asyncio
@@ -9,16 +9,20 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
+from math import inf
+from pathlib import Path
 from typing import TypeVar
 
 from infra.clock import Clock
 from infra.emulated.arguments import overridden, parse, read_emulation
 from infra.emulated.drafting.remembered import KnownDrafts
 from infra.emulated.engine import EmulatedEngine
-from infra.emulated.life.loading import Launch, StartTimes, plan_start
+from infra.emulated.life.loading import BROKEN_WEIGHTS, Launch, StartTimes, plan_start, runs_out
+from infra.emulated.life.phase_lines import cuda_out_of_memory
+from infra.emulated.logs import last_words
 from infra.emulated.resolution import resolve
 from infra.emulated.rules import communicator_fault, load_fault, resolution_fault
-from infra.emulated.scenario import HEALTHY
+from infra.emulated.scenario import HEALTHY, OomMoment, Scenario
 from infra.emulated.serving.scheduler import Scheduler
 from infra.emulated.settings import make_settings
 from infra.emulated.text_file import source_of
@@ -54,7 +58,13 @@ class InProcessServer:
             scenario=launch.emulation.scenario,
             how=manners(launch.emulation.version),
         )
-        self.loaded_at_s = clock.now_s() + _load_s(times)
+        self.scheduler.on_failed = self._fail
+        self.failure = ""
+        """The exception that ended it; empty while it lives."""
+        hangs = world.start.hang_in and world.start.concerns(launch.environment)
+        self.loaded_at_s = inf if hangs else clock.now_s() + _load_s(times)
+        self.numbers = count(1)
+        """Of its requests."""
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()
         self._stepping = self._loop.create_task(self.scheduler.run())
@@ -64,6 +74,10 @@ class InProcessServer:
     def is_loaded(self) -> bool:
         """Tell whether the port would be open."""
         return self.clock.now_s() >= self.loaded_at_s
+
+    def _fail(self, error: str) -> None:
+        self.failure = error
+        self.scheduler.end()
 
     def run(self, work: Coroutine[object, object, T]) -> T:
         """Let the server live until a client's work is done."""
@@ -105,12 +119,17 @@ class InProcessProcess:
     pid: int
     port: int
     lines: Sequence[str]
+    log_path: Path
     exit_code: int | None = None
     server: InProcessServer | None = None
     _report: StopReport | None = field(default=None)
 
     def poll(self) -> int | None:
         """Return the exit code; None while it runs."""
+        if self.exit_code is None and self.server and self.server.failure:
+            self.exit_code = _KILLED_EXIT
+            self.lines = last_words(self.server.failure)
+            self.log_path.write_text("\n".join([*self.lines, ""]))
         return self.exit_code
 
     def stop(self, grace_s: float | None = None) -> StopReport:
@@ -119,14 +138,15 @@ class InProcessProcess:
             if self.server is not None:
                 self.server.close()
             self.host.forget(self.port)
-            if self.exit_code is None:
+            if self.poll() is None:
                 self.exit_code = 0
             self._report = StopReport(self.exit_code, killed=0, survivors=0)
         return self._report
 
     def log_tail(self, lines: int) -> list[str]:
-        """Return what a refused launch would have written last."""
-        return list(self.lines)[-lines:]
+        """Return what a refused launch or a server that died would have written last."""
+        self.poll()
+        return "\n".join(self.lines).splitlines()[-lines:]
 
     def listens_on(self, port: int) -> bool:
         """Tell whether the server is on that port and loaded."""
@@ -144,7 +164,7 @@ class InProcessHost:
     def start(self, command: Command) -> InProcessProcess:
         """Start a server, or have it refuse as the real one would. Raises HostError."""
         flags, port = _split(command.argv)
-        process = InProcessProcess(self, 1 + next(self._numbers), port, ())
+        process = InProcessProcess(self, 1 + next(self._numbers), port, (), command.log_path)
         process.exit_code, process.lines, process.server = self._launch(flags, command.env)
         command.log_path.write_text("\n".join([*process.lines, ""]))
         self._processes[port] = process
@@ -184,13 +204,58 @@ class InProcessHost:
             return _USAGE_EXIT, [f"sglang serve: error: refused: {' '.join(flags)}"], None
         args = resolve(given, version, env)
         settings = make_settings(given, env, version)
-        launch = Launch(flags, args, settings, emulation)
+        launch = Launch(flags, args, settings, emulation, environment=env)
         if fault := resolution_fault(args, emulation.gpus, version):
             return _REFUSED_EXIT, [fault], None
         if fault := communicator_fault(settings) or load_fault(args, settings, launch.truth):
             return _KILLED_EXIT, [fault], None
         times = plan_start(launch.truth, settings, emulation.seed, emulation.scenario.now.start)
+        if ending := _failed_start(launch, times):
+            return *ending, None
         return None, (), InProcessServer(launch, times, self._clock, self._known)
+
+
+_UNSIMULATED = {
+    "start": ("hang_rank",),
+    "processes": (),
+    "health": (),
+    "stream": (),
+    "faults": ("die_after_s", "hang_at_request", "worker_dies_at_request"),
+    "overrides": ("reported",),
+}
+"""Sections of a scenario, each with the fields that need a process or a connection; none: all."""
+
+
+def unsimulated(world: Scenario) -> tuple[str, ...]:
+    """Name what of a scenario takes a process or a connection of its own."""
+    found = []
+    for section, names in _UNSIMULATED.items():
+        mine, healthy = getattr(world, section), getattr(HEALTHY, section)
+        if not names and mine != healthy:
+            found.append(section)
+        found += [
+            f"{section}.{name}" for name in names if getattr(mine, name) != getattr(healthy, name)
+        ]
+    return tuple(found)
+
+
+def _failed_start(launch: Launch, times: StartTimes) -> tuple[int, Sequence[str]] | None:
+    """Return how a start ends by its scenario: the exit code and the last lines."""
+    scenario = launch.emulation.scenario.now
+    start = scenario.start
+    if start.die_in and start.concerns(launch.environment):
+        code = _KILLED_EXIT if start.exit_code is None else start.exit_code
+        return code, last_words(start.last_line or BROKEN_WEIGHTS)
+    gib = launch.truth.gpu_memory_gib
+    full = cuda_out_of_memory(wanted_gib=1.0, capacity_gib=gib, free_gib=0.5, gpu=0, others=())
+    graph = max(times.graph_sizes, default=0)
+    for moment, requests, error in (
+        (OomMoment.WEIGHTS, 0, f"torch.OutOfMemoryError: {full}"),
+        (OomMoment.GRAPHS, graph, f"Exception: Capture cuda graph failed: {full}"),
+    ):
+        if any(runs_out(rule, moment, launch.settings, requests) for rule in scenario.oom):
+            return _KILLED_EXIT, last_words(error)
+    return None
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], int]:

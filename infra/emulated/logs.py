@@ -151,15 +151,22 @@ def retract_line(how: Manners, gone: int, gained: int, before: float, after: flo
     return f"{told}#new_token_ratio: {before:.4f} -> {after:.4f}"
 
 
-def die(error: str) -> NoReturn:
-    """End as SGLang does when a scheduler fails: its traceback, then SIGKILL for all of it."""
-    RANK.error(
+def last_words(error: str) -> list[str]:
+    """Return what SGLang writes when a scheduler fails: its traceback, and what it does then."""
+    return [
         "Scheduler hit an exception: Traceback (most recent call last):\n"
-        '  File "sglang/srt/managers/scheduler.py", in run_scheduler_process\n%s\n',
-        error,
-    )
-    SERVER.error("Received sigquit from a child process. It usually means the child failed.")
-    SERVER.error("kill_process_tree called: parent_pid=%d, include_parent=True", os.getpid())
+        f'  File "sglang/srt/managers/scheduler.py", in run_scheduler_process\n{error}\n',
+        "Received sigquit from a child process. It usually means the child failed.",
+        f"kill_process_tree called: parent_pid={os.getpid()}, include_parent=True",
+    ]
+
+
+def die(error: str) -> NoReturn:
+    """End as SGLang does when a scheduler fails: its last words, then SIGKILL for all of it."""
+    traceback, *rest = last_words(error)
+    RANK.error("%s", traceback)
+    for line in rest:
+        SERVER.error("%s", line)
     logging.shutdown()
     os.kill(os.getpid(), signal.SIGKILL)
     raise SystemExit(1)

@@ -281,6 +281,7 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
          r"--[^\n]*"
          r"|Capture batch needs \d+ request slots[^\n]*|Failed to allocate sparse KV buffer[^\n]*"
          r"|DSA top-k length exceeds [^\n]*)",
+         "lower max_running_requests or the draft width, or change mem_fraction_static",
          amount=True),
     _row("kv_exhausted", _BAD, "the KV cache is too small for one request",
          r"(?P<what>(?:Decode|Prefill) out of memory\. Try to lower your batch size"
@@ -356,7 +357,7 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
          r"|oom-kill:|DefaultCPUAllocator: (?:can't|not enough) [^\n]*|std::bad_alloc"
          r"|\[Errno 12\] Cannot allocate memory|cudaHostRegister failed[^\n]*"
          r"|^[^\n]*host memory allocat[^\n]*null pointer[^\n]*|^(?:\w+\.)*MemoryError\b[^\n]*)",
-         "an n-gram trie of 10 million nodes takes 1.8 GB of RAM in each rank", retry=True),
+         "see `dmesg -T`; free RAM, or raise the limit of its container or unit", retry=True),
     _row("settings_refused", _BAD, "settings refused",
          r"^(?:[\w.]+\.)?(?:ValueError|AssertionError|ValidationError):? ?(?P<what>.*)",
          moments=(*_START, *_CAPTURE), raised=True),

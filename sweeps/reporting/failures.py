@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.closing import fault_of
+from sweeps.closing import Fault, alike, fault_of
 from sweeps.results import Outcome, TrialResult
 
 _WITHOUT_RATE = (Outcome.INFEASIBLE, Outcome.HUNG, Outcome.FAILED, Outcome.CANCELLED)
@@ -26,13 +26,13 @@ class Failure:
 
 
 def failures_of(results: Sequence[TrialResult], hints: Mapping[str, str]) -> tuple[Failure, ...]:
-    """Group what failed, the most frequent first. `hints` are by signature."""
-    groups: dict[tuple[str, Outcome], list[TrialResult]] = {}
+    """Group what failed alike, the most frequent first. `hints` are by signature."""
+    groups: dict[tuple[str, Outcome, Fault], list[TrialResult]] = {}
     for result in results:
         if result.outcome in _WITHOUT_RATE:
             name = result.signature or fault_of(result) or result.outcome.value
-            groups.setdefault((name, result.outcome), []).append(result)
-    found = [_failure(name, group, hints.get(name, "")) for (name, _), group in groups.items()]
+            groups.setdefault((name, result.outcome, alike(result)), []).append(result)
+    found = [_failure(name, group, hints.get(name, "")) for (name, *_), group in groups.items()]
     return tuple(sorted(found, key=lambda failure: -len(failure.trials)))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from sweeps.closing import Fault, alike
 from sweeps.config import Config
 from sweeps.memory_borders import fault_of_memory
 from sweeps.pass_length import START_SPREAD
@@ -91,6 +92,8 @@ class Evidence:
     bad: tuple[Config, ...]
     """Configurations that cannot run, or whose text is broken, as they were asked for; not those
     that found no memory, for which no value is to blame."""
+    faults: tuple[Fault, ...]
+    """How each of them failed."""
     spent: frozenset[Config]
     """Canonical forms that need not be tried again."""
     gpu_hours: float
@@ -106,7 +109,7 @@ def gather(
     """Read a history. Faults and cancelled trials say nothing; a metric that is better low counts
     by its inverse."""
     known = [r for r in history if r.outcome not in CUT]
-    bad = tuple(r.config for r in known if _is_bad(r) and not fault_of_memory(r))
+    bad = [r for r in known if _is_bad(r) and not fault_of_memory(r)]
     told = tuple(_starts(history, canonical, metric, 1 if higher_is_better else -1))
     starts = as_of_one_host(told)
     variance = _launch_variance(starts)
@@ -120,7 +123,7 @@ def gather(
     ]
     gpu_hours = fmean(whole) if any(whole) else 1.0
     return Evidence(
-        starts, variants, variance, bad,
+        starts, variants, variance, tuple(r.config for r in bad), tuple(map(alike, bad)),
         frozenset(canonical(r.config) for r in known if r.purpose != PRIOR),
         gpu_hours,
         fmean(probed) if any(probed) else STOPPED_SHARE * gpu_hours,

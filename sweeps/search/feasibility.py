@@ -1,8 +1,10 @@
 """Which values keep a server from running, as far as trials have shown."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sweeps.closing import Fault
 from sweeps.search.evidence import Evidence
 from sweeps.values import Value
 
@@ -13,7 +15,7 @@ Setting = tuple[str, Value]
 
 @dataclass(frozen=True)
 class Feasibility:
-    """How often each setting that never ran has failed."""
+    """How often each setting that never ran has failed in the same way, at the most."""
 
     failures: Mapping[Setting, int]
 
@@ -21,12 +23,16 @@ class Feasibility:
     def learn(cls, evidence: Evidence) -> "Feasibility":
         """Blame what no running server had."""
         ran = {setting for v in evidence.variants.values() for setting in v.config.items()}
-        counts: dict[Setting, int] = {}
-        for config in evidence.bad:
-            for setting in config.items():
-                if setting not in ran:
-                    counts[setting] = counts.get(setting, 0) + 1
-        return cls(counts)
+        counts: Counter[tuple[Setting, Fault]] = Counter(
+            (setting, fault)
+            for config, fault in zip(evidence.bad, evidence.faults, strict=True)
+            for setting in config.items()
+            if setting not in ran
+        )
+        failures: dict[Setting, int] = {}
+        for (setting, _), count in counts.items():
+            failures[setting] = max(count, failures.get(setting, 0))
+        return cls(failures)
 
     def odds(self, config: Mapping[str, Value]) -> float:
         """Return the chance that a configuration runs; 0 where a value of it is closed.

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from infra.emulated.truth import TRUTHS
 from orchestrator import simulation
+from orchestrator.cli import app
 from orchestrator.job import StopKind, StopOrder, TrialJob, TrialProgress
 from orchestrator.simulation import simulated_tools
 from orchestrator.tools import local_tools
@@ -148,3 +151,60 @@ def test_a_sweep_of_every_host_ends(tmp_path: Path, truth: str) -> None:
     simulation.drive(run)
     assert [result.config.is_plain for result in run.results] == [True, False]
     assert {result.outcome for result in run.results} <= {Outcome.MEASURED, Outcome.STOPPED}
+
+
+WORLDS: list[tuple[str, Outcome, str, str]] = [
+    # A scenario, and how a trial ends that meets it: its outcome, signature and words.
+    ('[[oom]]\nmoment = "serving"\n', Outcome.INFEASIBLE, "oom_load", "out of memory"),
+    ('[[oom]]\nmoment = "serving"\ncontext_tokens_from = 200\n', Outcome.INFEASIBLE,
+     "oom_serving", "Tried to allocate 1.17 GiB"),
+    ('[[oom]]\nmoment = "weights"\n', Outcome.INFEASIBLE, "oom_load", "out of memory"),
+    ('[[oom]]\nmoment = "graphs"\n', Outcome.INFEASIBLE, "oom_capture", "out of memory"),
+    ('[start]\ndie_in = "weights"\nlast_line = "RuntimeError: Error 802: system not yet '
+     'initialized"\n', Outcome.FAILED, "fabric_manager", "nvidia-fabricmanager"),
+    ('[start]\ndie_in = "graphs"\nexit_code = 137\nlast_line = "gone"\n', Outcome.FAILED,
+     "crashed", "gone"),
+    ('[start]\nhang_in = "weights"\n', Outcome.HUNG, "hung_spawn", "not ready"),
+    ("[faults]\ndie_at_request = 4\n", Outcome.INFEASIBLE, "gpu_fault", "illegal memory access"),
+    ("[faults]\nabort_at_request = 4\n", Outcome.INFEASIBLE, "native_abort", "Aborted"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("world", "outcome", "signature", "told"), WORLDS)
+@pytest.mark.parametrize("load", [{}, {"concurrencies": (4,), "requests_per_s": 2.0}])
+def test_a_server_that_a_scenario_ends_leaves_the_process_alone(
+    tmp_path: Path, world: str, outcome: Outcome, signature: str, told: str, load: dict[str, Any]
+) -> None:
+    (tmp_path / "world.toml").write_text(world)
+    host = replace(HOST, scenario=str(tmp_path / "world.toml"))
+    sweep = replace(SWEEP, hosts=[host], workload=replace(SWEEP.workload, **load))
+    found = trial(tmp_path / "trial", simulated_tools(), NGRAM, sweep)
+    assert (found.outcome, found.signature) == (outcome, signature), found.reason
+    assert told in found.reason
+
+
+@pytest.mark.parametrize(
+    ("world", "named"),
+    [
+        ("[stream]\nstall_after_tokens = 9\n", "stream"),
+        ("[processes]\nignore_sigterm = true\n", "processes"),
+        ('[health]\n"/health" = "late"\n', "health"),
+        ("[faults]\nhang_at_request = 3\n", "faults.hang_at_request"),
+        ("[overrides.reported]\ntp_size = 3\n", "overrides.reported"),
+    ],
+)
+def test_what_takes_a_process_is_refused_by_its_name(
+    tmp_path: Path, world: str, named: str
+) -> None:
+    (tmp_path / "world.toml").write_text(world)
+    (tmp_path / "space.py").write_text(
+        "from sweeps import *\nsweep = Sweep(name='x', model=Model('a/b'),"
+        " axes=[Choice('speculative_algorithm', [None, 'NGRAM'])])\n"
+    )
+    words = ["sweep", str(tmp_path / "space.py"), "--engine", "emulated", "--driver", "simulated"]
+    words += ["--scenario", str(tmp_path / "world.toml"), "--state-dir", str(tmp_path / "state")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2, done.output
+    told = " ".join(done.output.split())
+    assert f"hosts.local.scenario = {named}:" in told
+    assert "--driver serial" in told

@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.closing import Closed, closed_values, fault_of, is_closed
+from infra.sglang.signatures import LOG_SIGNATURES
+from sweeps.closing import TOLD_BY_WORDS, Closed, closed_values, fault_of, is_closed
 from sweeps.config import Config
+from sweeps.reporting.failures import failures_of
 from sweeps.results import Outcome, Phase, TrialResult
+from sweeps.search.evidence import gather
+from sweeps.search.feasibility import Feasibility
 from sweeps.values import Value
 from tests.sweeps.makers import ngram, plain, result
 
@@ -131,6 +135,38 @@ def test_what_a_closed_value_explains_blames_no_other() -> None:
     ]
     [closed] = closed_values([BASELINE, fine, *THREE, *beside])
     assert closed.items == ((OFF, False),)
+
+
+CRASHES = (
+    "the server crashed: KeyError: 'model.layers.0.mlp'; its log: a (in graph capture)",
+    "the server crashed: TypeError: unhashable type: 'list' (in graph capture)",
+    "the server crashed: OutOfResources: out of resource: shared memory (in graph capture)",
+)
+
+
+@pytest.mark.parametrize("signature", sorted(TOLD_BY_WORDS))
+def test_unrelated_ends_of_one_signature_close_nothing(signature: str) -> None:
+    known = next(row for row in LOG_SIGNATURES if row.name == signature)
+    assert known.outcome is Outcome.INFEASIBLE
+    assert not known.retry
+    ends = [
+        replace(failed(i, ngram(i, disable_custom_all_reduce=False), signature), reason=reason)
+        for i, reason in enumerate(CRASHES, start=2)
+    ]
+    assert not closed_values([BASELINE, *ends])
+    assert [len(failure.trials) for failure in failures_of(ends, {})] == [1, 1, 1]
+    settings = Feasibility.learn(gather(ends, lambda config: config, "decode_tok_s"))
+    assert not settings.closed()
+    alike = [
+        replace(end, reason=f"the server crashed: need {1 << i} B, have 0x7f{i}; its log: {i}")
+        for i, end in enumerate(ends)
+    ]
+    [closed] = closed_values([BASELINE, *alike])
+    assert closed.signature == signature
+    [failure] = failures_of(alike, {})
+    assert len(failure.trials) == 3
+    settings = Feasibility.learn(gather(alike, lambda config: config, "decode_tok_s"))
+    assert ("speculative_algorithm", "NGRAM") in settings.closed()
 
 
 def test_hangs_in_one_phase_are_one_fault() -> None:

@@ -9,6 +9,7 @@ import pytest
 from sweeps import Budget, HostSpec, Model, Objective, Sweep
 from sweeps.limits import Limit
 from sweeps.search.steps import Taste
+from sweeps.shapes import shape_problems
 from sweeps.value_checks import value_problems
 from tests.attacks import attack
 from tests.sweeps.makers import SMALL
@@ -20,7 +21,7 @@ BUDGET = ("trials", "gpu_hours", "start_s", "phase_s", "trial_s", "silence_s", "
 
 def _fields(sweep: Sweep) -> list[str]:
     problems = sweep.problems()
-    assert problems == value_problems(sweep)
+    assert problems == ([*shape_problems(sweep)] or value_problems(sweep))
     assert all(f"{p.value}{p.why}{p.mend}".isprintable() and p.mend for p in problems)
     return [problem.field for problem in problems]
 

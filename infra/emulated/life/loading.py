@@ -38,7 +38,7 @@ HANG_LIMIT_S = 3600.0
 _LOAD_LOOK_S = 5.0
 """Host seconds between two looks for processes that died while loading."""
 _LEAST_LOOK_S = 0.05
-_BROKEN_WEIGHTS = "safetensors_rust.SafetensorError: Error while deserializing header"
+BROKEN_WEIGHTS = "safetensors_rust.SafetensorError: Error while deserializing header"
 _GRAPH_SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 _CONTEXT_GIB = 0.6
 """Assumption: CUDA's and NCCL's own memory."""
@@ -389,7 +389,7 @@ class Loader:
 
 def end(world: StartWorld, ranks: Ranks) -> NoReturn:
     """Let a start fail as its world says: by SGLang's own way, an exit code or a signal."""
-    error = world.last_line or _BROKEN_WEIGHTS
+    error = world.last_line or BROKEN_WEIGHTS
     ranks.kill()
     if world.exit_code is None:
         die(error)

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from infra.clock import Clock
 from infra.emulated.engine import EmulatedEngine, Generation, Step
@@ -19,6 +20,9 @@ from infra.emulated.serving.jobs import Emission, Job, Totals, Watcher, Window
 from infra.emulated.versions import Manners, manners
 from infra.sglang.flags import NEWEST
 
+_ABORTED = (
+    "Fatal Python error: Aborted\nterminate called after throwing an instance of 'c10::Error'"
+)
 _LEAST_SLEEP_S = 0.001
 _BURST_S = 0.004
 """Wall time after which the loop lets the connections write."""
@@ -50,8 +54,11 @@ class Scheduler:
         """How far the loop was behind its timetable at worst, in host seconds."""
         self.on_worker_lost: Callable[[], None] = _nothing
         """Called when the scenario lets a scheduler process die unnoticed."""
-        self.on_worker_aborted: Callable[[], None] = _abort
-        """Called when the scenario lets a scheduler process abort in native code."""
+        self.on_worker_aborted: Callable[[], None] | None = None
+        """Called when the scenario lets a scheduler process abort in native code; None: it fails
+        as by any other exception."""
+        self.on_failed: Callable[[str], object] = die
+        """Called with the exception that ends the server."""
         self.watcher: Watcher | None = None
         self._how = how or manners(NEWEST)
         self.scenario = scenario or ScenarioSource(None)
@@ -138,6 +145,14 @@ class Scheduler:
         self.totals = Totals(last_gen_throughput=self.totals.last_gen_throughput)
         self._window = Window(self.clock.now_s())
         return True
+
+    def end(self) -> None:
+        """End all requests, as the end of a process does; no further step is made."""
+        self.hung = True
+        self.abort("", every=True)
+        if self._alarm:
+            self._alarm[1].set()
+            self._alarm = None
 
     def forget_totals(self) -> None:
         """Count the accept length anew."""
@@ -407,9 +422,10 @@ class Scheduler:
         numbers = {job.number for job in admitted} - {0}
         self.engine.misverifies = world.speed.corrupt_verify
         if faults.die_at_request in numbers:
-            await self._let_write()
-            die("RuntimeError: CUDA error: an illegal memory access was encountered")
+            await self._fail("RuntimeError: CUDA error: an illegal memory access was encountered")
         if faults.abort_at_request in numbers:
+            if self.on_worker_aborted is None:
+                await self._fail(_ABORTED)
             await self._let_write()
             self.on_worker_aborted()
             self.hung = True
@@ -425,9 +441,8 @@ class Scheduler:
     async def _misbehave(self, world: Scenario, jobs: list[Job]) -> None:
         self.engine.misverifies = world.speed.corrupt_verify
         if any(self._runs_out(rule, jobs) for rule in world.oom):
-            await self._let_write()
             gib = self.engine.truth.gpu_memory_gib
-            die(
+            await self._fail(
                 "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.17 GiB. "
                 f"GPU 0 has a total capacity of {gib:.2f} GiB of which 612.00 MiB is free."
             )
@@ -437,6 +452,13 @@ class Scheduler:
                 self._signal()
                 await asyncio.sleep(_STALL_LOOK_S)
                 self._due_s = self.clock.now_s()
+
+    async def _fail(self, error: str) -> NoReturn:
+        """End the server; where its process outlives it, nothing more is done here."""
+        await self._let_write()
+        self.on_failed(error)
+        await asyncio.Event().wait()
+        raise AssertionError("nothing sets it")
 
     async def _let_write(self) -> None:
         """Let the connections have what is due before it is too late."""
@@ -456,7 +478,3 @@ class Scheduler:
 
 def _nothing() -> None:
     """Stand for a process that this form of the emulation does not have."""
-
-
-def _abort() -> None:
-    die("Fatal Python error: Aborted\nterminate called after throwing an instance of 'c10::Error'")

@@ -233,6 +233,12 @@ def test_a_lack_of_memory_is_an_amount(report: Report) -> None:
     why = explained(report)
     assert why.outcome is Outcome.INFEASIBLE
     assert why.signature in AMOUNTS
+    assert BY_NAME[why.signature].hint in why.reason
+
+
+def test_a_hint_says_what_to_do_and_speaks_of_no_algorithm_that_may_not_run() -> None:
+    assert all(BY_NAME[name].hint for name in (*AMOUNTS, *HOST_FAULTS))
+    assert not [row.name for row in LOG_SIGNATURES if "gram" in row.hint.lower()]
 
 
 GIVEN: Mapping[str, tuple[str, Outcome, str]] = {
