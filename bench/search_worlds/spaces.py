@@ -27,8 +27,13 @@ def sweep_named(name: str) -> Sweep:
 
 def settings_of(sweep: Sweep, draft: Config, serving: Config | None = None) -> Settings:
     """Resolve settings as the emulated server does."""
-    chosen = serving_of(sweep.space.plain()) if serving is None else serving
+    chosen = _default_serving(sweep.name) if serving is None else serving
     return _settings_of(sweep.name, draft, chosen)
+
+
+@cache
+def _default_serving(space: str) -> Config:
+    return serving_of(sweep_named(space).space.plain())
 
 
 @cache

@@ -17,7 +17,7 @@ from infra.emulated import cost, text, writing
 from infra.emulated import drafting as emulated_drafting
 from infra.emulated import settings as emulated_settings
 from infra.emulated import truth as emulated_truth
-from infra.emulated.cost import step_cost
+from infra.emulated.cost import all_reduce_us, step_cost
 from infra.emulated.drafting.drafter import make_drafter
 from infra.emulated.settings import Settings
 from infra.emulated.truth import TRUTHS, HostTruth
@@ -45,6 +45,11 @@ FINE = {
 EAGLE_MODEL = "kimi-k2-instruct-eagle3"
 COARSE_MISS = 1.04
 """By how much the best of the coarse shapes may fall behind the best of all, at the most."""
+
+
+Kind = tuple[object, int, int]
+"""What decides the time of a step beside communication: who drafts, how many tokens, in how many
+steps."""
 
 
 @dataclass(frozen=True)
@@ -152,11 +157,11 @@ class World:
         return rate, Config.of({**draft, **fastest[kind][1]})
 
     def _best_drafts(
-        self, drafts: Sequence[Config], fastest: Mapping[object, tuple[float, Config]]
-    ) -> dict[object, tuple[float, Config]]:
+        self, drafts: Sequence[Config], fastest: Mapping[Kind, tuple[float, Config]]
+    ) -> dict[Kind, tuple[float, Config]]:
         """Return the best draft of each kind, with its rate at the shortest steps of that kind."""
         self._courses([draft for draft in drafts if not draft.is_plain])  # many at once
-        best: dict[object, tuple[float, Config]] = {}
+        best: dict[Kind, tuple[float, Config]] = {}
         for draft in drafts:
             kind = self._kind(draft)
             cycle_s = fastest[kind][0]
@@ -167,10 +172,22 @@ class World:
 
     def _fastest(self, draft: Config) -> tuple[float, Config]:
         """Return the shortest step of a kind, with its serving."""
-        cycles = [(self._cycle_s(draft, s), s) for s in servings_of(self.sweep)]
+        cycles = [(self._cycle_s(draft, s), s) for s in self._servings_apart]
         return min(cycles, key=lambda found: found[0])
 
-    def _kind(self, draft: Config) -> object:
+    @cached_property
+    def _servings_apart(self) -> Sequence[Config]:
+        """One of the settings of communication for each way in which all-reduces take their time:
+        step times differ by nothing else of them."""
+        widths = range(1, 1 + max(self._kind(d)[1] for d in drafts_of(self.sweep)))
+        found: dict[object, Config] = {}
+        for serving in servings_of(self.sweep):
+            settings = settings_of(self.sweep, Config.of({}), serving)
+            times_us = [all_reduce_us(self.setting.truth, settings, width) for width in widths]
+            found.setdefault(tuple(times_us), serving)
+        return tuple(found.values())
+
+    def _kind(self, draft: Config) -> Kind:
         sized = settings_of(self.sweep, draft)
         return draft.algorithm, sized.draft_tokens, sized.draft_steps
 
