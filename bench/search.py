@@ -14,7 +14,9 @@ HELD_SEEDS, that nothing was tuned on.
 - `good`: share of sweeps whose recommendation is that near in the end.
 - `speculation` and `plain`: worlds where it wins by more than 2 %.
 - `decided`: share of sweeps whose answer fresh starts decided; `wrong`: of those, what is not so.
-- `lift`: what search starts promised over what they brought, summed up over all sweeps.
+- `lift`: what search starts promised and what they brought, summed up over all sweeps; `drawn`:
+  over those of the random hosts alone.
+- `gain_half_width`: of the claimed gains that at least six fresh starts stand behind.
 - `steps_held`, `rates_held`: 90 % intervals of predicted step rates that held what was measured,
   and of predicted tok/s that held the truth.
 
@@ -55,6 +57,8 @@ HELD_SEEDS = range(7000, 7120)
 SEEDS = 8
 WORKERS = 2
 WINS = 0.02
+SIX = 6
+"""Fresh starts that tell a gain within 3 % at the usual spread between starts."""
 STRATEGIES: Mapping[str, How] = {
     "default": How(),
     "prediction=False": How(prediction=False),
@@ -174,7 +178,7 @@ def _honesty(head: str, scores: Sequence[Score]) -> dict[str, float]:
     """Return how often what was said is so."""
     errors = [s.gain_error for s in scores if s.gain_error is not None]
     covered = [s.gain_covered for s in scores if s.gain_covered is not None]
-    widths = [s.gain_half_width for s in scores if s.gain_half_width is not None]
+    widths = [w for s in scores if s.confirms >= SIX and (w := s.gain_half_width) is not None]
     found = {
         "decided_ratio": fmean(s.decided for s in scores),
         "wrong_ratio": fmean(s.wrong for s in scores),
@@ -188,11 +192,15 @@ def _honesty(head: str, scores: Sequence[Score]) -> dict[str, float]:
     if errors:
         found |= {
             "gain_error_ratio": fmean(errors), "gain_covered_ratio": fmean(covered),
-            "gain_half_width_ratio": median(widths),
         }  # fmt: skip
-    for name in sorted({name for s in scores for name in s.promised}):
-        found[f"lift_promised_{name}_ratio"] = sum(s.promised.get(name, 0.0) for s in scores)
-        found[f"lift_realised_{name}_ratio"] = sum(s.realised.get(name, 0.0) for s in scores)
+    if widths:
+        found["gain_half_width_ratio"] = median(widths)
+    for where, group in (("", scores), ("drawn_", [s for s in scores if s.is_drawn])):
+        for name in sorted({name for s in group for name in s.promised}):
+            found |= {
+                f"lift_promised_{where}{name}_ratio": sum(s.promised.get(name, 0) for s in group),
+                f"lift_realised_{where}{name}_ratio": sum(s.realised.get(name, 0) for s in group),
+            }
     return {f"{head}_{name}": value for name, value in found.items()}
 
 

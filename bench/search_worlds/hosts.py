@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from infra.emulated.truth import DRAFT_MODELS, TRUTHS, HostTruth, Kernel, Links, Protocol
 
+DRAWN = "R"
+"""What the names of drawn hosts begin with."""
 _SPACES = ("joint", "ngram")
 PROMPTS = ("code", "reasoning", "chat")
 OTHERS = (
@@ -67,7 +69,7 @@ def random_setting(seed: int) -> Setting:
     expert_ms = 0.0 if rng.random() < 0.2 else rng.uniform(0.08, 0.19)
     truth = replace(
         TRUTHS["M"],
-        name=f"R{seed}",
+        name=f"{DRAWN}{seed}",
         links=links,
         compute_1_ms=rng.uniform(4.0, 11.0),
         ms_per_extra_expert=expert_ms,

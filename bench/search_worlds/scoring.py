@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from search_worlds.hosts import DRAWN
 from search_worlds.product import Held, Swept
 from search_worlds.truth import World
 from sweeps.config import Config
@@ -53,6 +54,11 @@ class Score:
     rates_held: tuple[int, int]
     """90 % intervals of tok/s that held the truth, and how many there were."""
     cpu_s: float
+
+    @property
+    def is_drawn(self) -> bool:
+        """Tell whether the host was drawn at random."""
+        return self.world.startswith(DRAWN)
 
     @property
     def near(self) -> bool:
