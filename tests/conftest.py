@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 import re
 import signal
@@ -39,3 +40,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "not slow" or not collection_path.name.startswith("test_"):
         return None
     return True if _SLOW_MODULE.search(collection_path.read_text("utf-8")) else None
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules and tests that stay until the end."""
+    gc.freeze()

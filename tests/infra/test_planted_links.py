@@ -131,6 +131,7 @@ def test_a_fetched_part_that_is_a_link_is_not_continued(
     assert target.read_text() == source.read_text()
 
 
+@pytest.mark.slow
 def test_a_sent_part_that_is_a_link_there_is_not_continued(
     tmp_path: Path, victim: Path, sshd: Sshd
 ) -> None:
