@@ -16,7 +16,7 @@ SPREAD := --dist loadfile
 # Slow tests also wait, for servers and for deadlines: three of them share two cores.
 SLOW_WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * len(os.sched_getaffinity(0)) + 1) // 2)')
 
-.PHONY: setup sweep sweep-real sglang test test-busy coverage check bench bench-quick mutants lock clean
+.PHONY: setup sweep sweep-real sglang test test-busy coverage check lint types fast bench bench-quick mutants lock clean
 .DEFAULT_GOAL := check
 
 setup: $(VENV)/.done
@@ -39,9 +39,9 @@ sweep: setup
 sweep-real: sglang
 	$(BIN)/python -m orchestrator sweep search_spaces/cpu_tiny.py --state-dir $(STATE)
 
-# SGLang is built beside the checks, whose types take one core alone.
+# SGLang is built beside the types, which take one core alone.
 test: setup
-	$(MAKE) --no-print-directory -j2 check sglang
+	$(MAKE) --no-print-directory -j2 lint types sglang fast
 	$(BIN)/python -m pytest -m slow -n $(SLOW_WORKERS) $(SPREAD) --no-loadscope-reorder --durations=15
 
 # The slow tests RUNS times, shuffled, beside a busy loop for each core. Interrupted, it goes on.
@@ -57,11 +57,19 @@ coverage: setup
 		--cov=search_spaces --cov-report=json:$(VENV)/coverage.json
 	$(BIN)/python -m tests.packages_covered $(VENV)/coverage.json
 
+# Without its cache mypy takes half a minute of one core: the tests begin beside it.
 check: setup
+	$(MAKE) --no-print-directory -j2 lint types fast
+
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: setup
+	$(BIN)/mypy
+
+fast: setup
 	$(BIN)/python -m pytest -m "not slow" -n auto $(SPREAD)
 
 bench: setup

@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 import re
 import signal
@@ -44,3 +45,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Keep what an attack tries with its report, for `bench/attacks.py`."""
     item.user_properties += [("attack", mark.args[0]) for mark in item.iter_markers("attack")]
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules and tests that stay until the end."""
+    gc.freeze()

@@ -1,12 +1,15 @@
-"""What is inherited from whoever starts the tests does not reach what they start."""
+"""What is inherited from whoever starts the tests does not reach what they start, and modules of
+slow tests are not even imported where the fast ones are asked for."""
 
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.busy import ROOT
+from tests.conftest import pytest_ignore_collect
 
 _SHOW = """
 import json, os, signal
@@ -33,3 +36,27 @@ def test_a_child_hears_signals_and_knows_no_tracking_server(code: str, shown: ob
         text=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "left_out"),
+    [
+        ("import pytest\n\npytestmark = pytest.mark.slow\n", True),
+        ("pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]\n", True),
+        ("pytestmark = [\n    pytest.mark.slow,\n]\n", True),
+        ("pytestmark = pytest.mark.timeout(600)\n", False),
+        ("@pytest.mark.slow\ndef test_one() -> None: ...\n", False),
+        ("TEXT = 'pytestmark = pytest.mark.slow'\n", False),
+    ],
+)
+def test_modules_of_slow_tests_alone_are_left_out_where_the_fast_ones_are_asked_for(
+    tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, text: str,
+    *, left_out: bool,
+) -> None:  # fmt: skip
+    path = tmp_path / "test_it.py"
+    path.write_text(text)
+    monkeypatch.setattr(pytestconfig.option, "markexpr", "not slow")
+    assert bool(pytest_ignore_collect(path, pytestconfig)) is left_out
+    for asked in ("", "slow"):
+        monkeypatch.setattr(pytestconfig.option, "markexpr", asked)
+        assert not pytest_ignore_collect(path, pytestconfig)

@@ -54,7 +54,7 @@ class Names:
         named = self.by_default(config)
         if named in self._tried:
             return named
-        ran = (c for c, trials in self._overridden.items() if _ran_with(c, trials, named))
+        ran = (c for c, instead in self._overridden.items() if _asks_for(named, c, instead))
         return self.rules(next(ran, named))
 
     @cached_property
@@ -71,17 +71,15 @@ class Names:
         return result if config == result.config else replace(result, config=config)
 
     @cached_property
-    def _overridden(self) -> Mapping[Config, Sequence[TrialResult]]:
-        """The trials of configurations whose servers ran with another value than was asked for."""
-        found: dict[Config, list[TrialResult]] = {}
+    def _overridden(self) -> Mapping[Config, Mapping[str, Value]]:
+        """What all servers of a configuration ran with instead of what they were asked for."""
+        found: dict[Config, Mapping[str, Value]] = {}
         for result in sorted(self.history, key=lambda r: r.number):
             if result.effective and result.outcome not in UNCOUNTED:
-                found.setdefault(result.config, []).append(result)
-        return {
-            config: trials
-            for config, trials in found.items()
-            if not all(_runs_with(trials[0], name, value) for name, value in config.items())
-        }
+                ran_with = _instead(result)
+                if found.setdefault(result.config, ran_with) != ran_with:
+                    found[result.config] = {}
+        return {config: instead for config, instead in found.items() if instead}
 
     @cached_property
     def _stand_ins(self) -> Sequence[StandIn]:
@@ -90,17 +88,19 @@ class Names:
         return list(stand_ins(self.history, axes))
 
 
-def _ran_with(asked: Config, trials: Sequence[TrialResult], config: Config) -> bool:
-    """Tell whether all that differs in a request is what the servers of another one ran with."""
-    differ = [name for name, value in config.items() if asked.get(name, ...) != value]
+def _instead(result: TrialResult) -> Mapping[str, Value]:
+    """Return what a server says that it runs with, where it was asked for something else."""
+    told = {n: v for n, v in result.effective.items() if n in result.config}
+    return {n: v for n, v in told.items() if not _is_same(n, v, result.config[n])}
+
+
+def _asks_for(config: Config, asked: Config, instead: Mapping[str, Value]) -> bool:
+    """Tell whether a request differs from another in what was run with instead alone."""
     return asked.keys() == config.keys() and all(
-        name in trial.effective and _runs_with(trial, name, config[name])
-        for trial in trials
-        for name in differ
+        value == asked[name] or (name in instead and _is_same(name, instead[name], value))
+        for name, value in config.items()
     )
 
 
-def _runs_with(result: TrialResult, name: str, value: Value) -> bool:
-    """Tell whether a server ran with a value, as far as it told."""
-    told = result.effective.get(name, value)
-    return same_meaning(told_meaning(name, told), told_meaning(name, value))
+def _is_same(name: str, one: Value, other: Value) -> bool:
+    return same_meaning(told_meaning(name, one), told_meaning(name, other))

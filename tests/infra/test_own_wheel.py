@@ -5,6 +5,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from infra import own_wheel
 
 
@@ -24,6 +26,7 @@ def test_the_wheel_holds_all_that_runs_and_nothing_else(tmp_path: Path) -> None:
     assert own_wheel.own_version().startswith(f"{own_wheel.release()}+")
 
 
+@pytest.mark.slow
 def test_ours_runs_from_the_wheel_alone_as_the_same_version(tmp_path: Path) -> None:
     path = own_wheel.build_wheel(tmp_path)
     with zipfile.ZipFile(path) as archive:

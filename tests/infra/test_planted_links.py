@@ -137,6 +137,7 @@ def test_a_fetched_part_that_is_a_link_is_not_continued(
 
 
 @attack("10: a link planted on a host for a file that is sent")
+@pytest.mark.slow
 def test_a_sent_part_that_is_a_link_there_is_not_continued(
     tmp_path: Path, victim: Path, sshd: Sshd
 ) -> None:

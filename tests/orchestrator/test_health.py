@@ -48,7 +48,9 @@ def job_of(run: SweepRun) -> TrialJob:
     return job
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "factorised"])
+@pytest.mark.parametrize(
+    "sampler", ["tpe", "random", pytest.param("factorised", marks=pytest.mark.slow)]
+)
 def test_a_value_that_always_fails_alike_is_tried_three_times(tmp_path: Path, sampler: str) -> None:
     run = run_of(tmp_path, replace(MANY, sampler=sampler))
     failed = 0

@@ -278,7 +278,7 @@ def _study_of(state: State) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     "damage",
     [
-        "a wrong value",
+        pytest.param("a wrong value", marks=pytest.mark.slow),
         pytest.param("torn", marks=pytest.mark.slow),
         pytest.param("lost", marks=pytest.mark.slow),
         pytest.param("no database", marks=pytest.mark.slow),

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -141,6 +140,8 @@ def test_a_notebook_is_told_of_an_unknown_sweep(tmp_path: Path) -> None:
 
 
 def test_parquet_keeps_settings_of_several_types_and_an_empty_sweep(tmp_path: Path) -> None:
+    import pandas as pd  # slow to import, and one worker's tests need it
+
     one, other = RESULTS
     mixed = [
         replace(one, effective={"page_size": 1}),

@@ -34,7 +34,7 @@ def test_the_rate_does_not_depend_on_the_chunks(tokens: int, chunks: Sequence[in
     assert chunked.value == pytest.approx(single.value, rel=0.005)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(
     streams=st.integers(1, 32),
     rounds=st.integers(6, 20),

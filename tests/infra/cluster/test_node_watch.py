@@ -38,6 +38,7 @@ def _agent(told: Path) -> psutil.Process:
     return psutil.Process(int(told.read_text()))
 
 
+@pytest.mark.slow
 def test_nothing_of_a_node_is_left_once_its_head_is_gone(tmp_path: Path) -> None:
     head, told = socket.create_server(("127.0.0.1", 0)), tmp_path / "pid"
     agents: list[psutil.Process] = []

@@ -76,7 +76,7 @@ plans = st.lists(
 
 
 @given(st.lists(plans, min_size=1, max_size=4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_table_gives_what_the_drafter_would(many: list[Plan]) -> None:
     known = KnownDrafts()
     for plan in many:

@@ -6,6 +6,7 @@ import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -19,8 +20,10 @@ from infra.sglang.effective import (
     parser_accepts,
     read_environments,
 )
+from sweeps.alike import namesakes
 from sweeps.pins import CAPACITY
 from sweeps.values import Value
+from tests.sweeps.makers import plain, result
 
 SWEEP = f"test-{uuid.uuid4().hex}"
 TAGS = tags(SWEEP, "t")
@@ -218,6 +221,26 @@ def test_the_log_tells_of_a_flag_that_the_account_does_not() -> None:
     )
     told, _ = read({"disable_custom_all_reduce": False}, INFO, line)
     assert told["disable_custom_all_reduce"] is True
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Custom allreduce is disabled because your platform lacks GPU P2P capability",
+        "Setup Custom allreduce failed with CUDART error: peer access is not supported.",
+        "NCCL_ALGO is set to 'allreduce:tree' and custom all reduce is disabled for deterministic",
+    ],
+)
+def test_a_server_that_switches_off_ran_as_one_that_was_asked_to(line: str) -> None:
+    name = "disable_custom_all_reduce"
+    ends = []
+    for number, asked in enumerate((False, True)):
+        config = plain(disable_custom_all_reduce=asked)
+        log = ["NCCL_ALGO is set to 'allreduce:tree', by all."] + [line] * (not asked)
+        told, _ = read(dict(config), {**INFO, name: asked}, *log)
+        ends.append(replace(result(number, config, 80.0), effective=told, requested=dict(config)))
+    [found] = namesakes(ends)
+    assert found.configs == (ends[0].config, ends[1].config)
 
 
 @pytest.mark.parametrize(

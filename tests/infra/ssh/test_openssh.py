@@ -79,6 +79,7 @@ def test_our_way_is_the_one_that_ssh_takes(tmp_path: Path, ports: tuple[int, ...
     assert several_hops > CONFIGURATIONS / 5
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_reader_without_openssh_agrees_or_refuses(
     tmp_path: Path, ports: tuple[int, ...], monkeypatch: pytest.MonkeyPatch

@@ -48,6 +48,7 @@ def test_an_archive_writes_nowhere_else(tmp_path: Path, name: str) -> None:
     assert not Path("/tmp/outside-of-all").exists()
 
 
+@pytest.mark.slow
 def test_a_home_is_that_of_the_machine_where_the_hands_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

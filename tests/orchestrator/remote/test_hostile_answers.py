@@ -348,6 +348,7 @@ def test_a_shell_that_prints_is_told_with_its_remedy(sshd: Sshd, tmp_path: Path)
         assert remote.run(["echo", "x"]).text == "x\n"
 
 
+@pytest.mark.slow
 def test_a_hash_that_is_none_names_no_file_here(sshd: Sshd, tmp_path: Path) -> None:
     with closing(sshd.remote()) as remote:
         complete = remote._complete

@@ -44,7 +44,7 @@ def started(number: int, config: Config) -> TrialResult:
     st.floats(5.0, 200.0),
     st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_stopped_step_rate_moves_what_is_believed_of_all_such_steps_towards_it(
     width: int, proto: str | None, steps_per_s: float, by_parts: bool
 ) -> None:
