@@ -152,7 +152,7 @@ def _host_problems(sweep: Sweep, host: HostSpec, gpus: int) -> list[Problem]:
         return found
     if host.gpus > gpus:
         why = f"it asks for {host.gpus} GPUs and this machine has {gpus}"
-        mend = "Run it where the GPUs are, or try it with `--engine emulated`."
+        mend = "Run it where the GPUs are; `sweep --engine emulated` tries it without."
         found.append(Problem(f"{field}.gpus", str(host.gpus), why, mend))
     python = host.python or sys.executable
     if why := missing_sglang(python):
