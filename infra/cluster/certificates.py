@@ -70,9 +70,7 @@ class Certificates:
         return cls(
             authority.sign(owner, hashes.SHA256()).public_bytes(pem),
             machine.sign(owner, hashes.SHA256()).public_bytes(pem),
-            key.private_bytes(
-                pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            ),
+            key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
         )
 
     def write(self, folder: Path) -> None:
