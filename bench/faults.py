@@ -61,16 +61,16 @@ class Fire:
 
 
 FIRE, QUICK_FIRE = Fire(15, 6, 0.6), Fire(15, 4, 0.4)
-RAY_EVERY, TRACKER_EVERY = 2, 3
-"""Which rounds run under Ray, and which have an MLflow server that may be hit."""
+TRACKER_EVERY = 3
+"""Rounds of which one has an MLflow server that may be hit."""
 SAMPLERS = ("factorised", "random")
 """Sweeps take turns: what the first may do again, and what the second has time for."""
 SEED = 20_261_130
 
 SERIAL = (Target.DRIVER, Target.GUARD, Target.SERVER)
 RAY = (*SERIAL, Target.HEAD)
-ACTORS_SHARE = 2 / 3
-"""Of the faults of a round under Ray; every second is one, so it is a third of all."""
+ALL_ACTORS_SHARE, ACTORS_SHARE = 1 / 3, 2 / 3
+"""Of all faults, and of those of a round under Ray, which comes where the first is not reached."""
 TROUBLES_SHARE = 0.25
 """Of the faults of another round."""
 
@@ -127,7 +127,8 @@ def _rounds(ground: Ground, kills: int, fire: Fire) -> list[Round]:
         number = len(rounds)
         path = ground.kept / f"round-{number}.json" if ground.kept else None
         data = _read(path)
-        done = Round.from_data(data) if data else _round(ground, number, left, fire, clock)
+        driver = "ray" if _actors(rounds) < ALL_ACTORS_SHARE * (kills - left) else "serial"
+        done = Round.from_data(data) if data else _round(ground, number, left, fire, driver, clock)
         if path is not None and data is None:
             keep(path, done.as_data())
         rounds.append(done)
@@ -138,12 +139,17 @@ def _rounds(ground: Ground, kills: int, fire: Fire) -> list[Round]:
     return rounds
 
 
-def _round(ground: Ground, number: int, left: int, fire: Fire, clock: Path | None) -> Round:
+def _actors(rounds: Sequence[Round]) -> int:
+    return sum(one.target is Target.ACTOR for done in rounds for one in done.strikes)
+
+
+def _round(
+    ground: Ground, number: int, left: int, fire: Fire, driver: str, clock: Path | None
+) -> Round:
     luck = random.Random(f"{SEED} {number}")
-    under_ray = number % RAY_EVERY == RAY_EVERY - 1
     tracker = ground.tracker if number % TRACKER_EVERY == 0 else None
     place = Place(
-        ground.folder / f"sweep-{number}", fire.trials, "ray" if under_ray else "serial",
+        ground.folder / f"sweep-{number}", fire.trials, driver,
         tracking_uri=tracker.uri if tracker else "", sampler=SAMPLERS[number // 2 % 2],
         clock=clock, own_disk=True,
     )  # fmt: skip
@@ -214,7 +220,7 @@ def _figures(rounds: Sequence[Round], cuts: Findings, cut_count: int) -> Figures
         print(complaint, file=sys.stderr)
     return {
         "faults_count": len(strikes),
-        "actor_faults_count": sum(one.target is Target.ACTOR for one in strikes),
+        "actor_faults_count": _actors(rounds),
         "troubles_count": sum(one.target in TROUBLES for one in strikes),
         "sweeps_count": len(rounds),
         "starts_count": sum(one.starts for one in rounds),
@@ -243,8 +249,8 @@ def holds(figures: Figures) -> dict[str, bool]:
         **clean,
         "faults were thrown": figures["faults_count"] >= 1 <= figures["power_cuts_count"],
         "something was measured that could be lost": figures["known_measurements_count"] >= 1,
-        "trial actors were hit": figures["sweeps_count"] < RAY_EVERY
-        or figures["actor_faults_count"] >= 1,
+        "a third of the faults hit trial actors": figures["actor_faults_count"]
+        >= ALL_ACTORS_SHARE * (figures["faults_count"] - 2 * FIRE.kills_a_sweep),
         "the host had troubles": figures["troubles_count"] >= 1,
     }
 

@@ -17,8 +17,9 @@ from faulting.troubles import STEP_S, answer_garbage, fill_disk, set_clock, take
 from infra.reaper import GUARD_TAG, by_trial
 
 LEAST_STOP_S, MOST_STOP_S = 0.1, 2.0
-ACTOR = "ray::ResourceTrainable"
-"""What Ray calls the process of a trial: Tune wraps ours in a class that says what it needs."""
+ACTOR = ("ray::ResourceTrainable", "ray::ServerTrial")
+"""What Ray calls the process of a trial: while it works, by the class in which Tune wraps ours to
+say what it needs, and between two calls by ours."""
 
 
 class Target(StrEnum):
@@ -143,7 +144,7 @@ def _named(scene: Scene, words: Sequence[str]) -> Sequence[int]:
 
 _FIND: dict[Target, Callable[[Scene], Sequence[int]]] = {
     Target.DRIVER: _driver,
-    Target.ACTOR: lambda scene: _named(scene, [ACTOR]),
+    Target.ACTOR: lambda scene: _named(scene, ACTOR),
     Target.GUARD: _guards,
     Target.SERVER: _servers,
     Target.TRACKER: lambda scene: [scene.tracker.pid] if scene.tracker else [],
