@@ -62,16 +62,26 @@ _SIGNED = re.compile(
     r"(?i)([?&;](?:x-(?:amz|goog)-(?:signature|credential|security-token)|awsaccesskeyid|signature"
     r"|sig|googleaccessid|key|token|auth|code)=)[^&#;\s\"'<>]+"
 )
-_SETTING = re.compile(
-    r"(?<![\w.-])(?P<flag>--)?(?P<name>[A-Za-z_][\w.-]{0,63})(?P<close>\\?[\"']?)"
-    r"(?P<between>\s{0,4}[=:]\s{0,4}|(?(flag)[ \t]{1,4}|(?!)))"
-    r"(?:(?P<quote>\\?[\"'])(?P<quoted>(?:(?!(?P=quote))[^\n])*)(?P=quote)"
-    r"|(?P<bare>(?:(?:basic|bearer|token|digest|negotiate|apikey)\s{1,4})?[^\s\"'\\,;&)\]}<>]+))",
+_NAME = re.compile(
+    r"(?<![\w.-])(?P<flag>--)?(?P<name>[A-Za-z_][\w.-]{0,63})(?P<close>\\?[\"'])?"
+    r"(?:\s{0,4}(?:[=:]|(?(close),(?=\s{0,4}b?[\"'])|(?!)))\s{0,4}b?(?=[\"'])"
+    r"|\s{0,4}[=:]\s{0,4}|(?(flag)[ \t]{1,4}|(?!)))",
+)
+"""A name, and what stands between it and its value."""
+_VALUE = re.compile(
+    r"(?P<quote>\\?[\"'])(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\n\\]))*)(?P=quote)"
+    r"|\\?[\"'](?P<cut>\S+)"
+    r"|(?P<bare>(?:(?:basic|bearer|token|digest|negotiate|apikey)\s{1,4})?[^\s\"'\\,;&)\]}<>]+)",
     re.IGNORECASE,
 )
+_SCHEME = re.compile(r"(?:basic|bearer|token|digest|negotiate|apikey)\s+", re.IGNORECASE)
+"""What may stand before the secret in a header that authorizes."""
 _TO_THE_END = re.compile(r"(?im)(?<![\w-])((?:set-)?cookie\s{0,4}[:=]\s{0,4})[^\n\"']+")
 _FLAG = re.compile(r"--([\w-]+)(=?)")
 _NO_SECRET = re.compile(r"[\d.]*|true|false|none|null|default|\W*", re.IGNORECASE)
+_SAYS_NOTHING = re.compile(r"none|null|unset|true|false|\W*", re.IGNORECASE)
+_MARKS = ("=", ":", "--", "'", '"')
+"""No setting stands in a text without any."""
 _PATH = re.compile(r"(?:~|\.{1,2})?/")
 
 
@@ -183,28 +193,29 @@ class RedactingFilter(logging.Filter):
 def _by_form(text: str) -> str:
     if "://" in text:
         text = _SIGNED.sub(rf"\g<1>{MASK}", _USER_INFO.sub(MASK, text))
-    if ":" in text or "=" in text or "--" in text:
-        text = _SETTING.sub(_masked_setting, _TO_THE_END.sub(rf"\g<1>{MASK}", text))
+    if any(mark in text for mark in _MARKS):
+        text = _without_settings(_TO_THE_END.sub(rf"\g<1>{MASK}", text))
     return text
 
 
-def _masked_setting(match: re.Match[str]) -> str:
-    quoted, bare = match["quoted"], match["bare"]
-    value = bare if quoted is None else quoted
-    named = is_secret_name(match["name"]) or (match["flag"] and match["name"] == "token")
-    if not named or value.startswith(MASK[:-1]) or _says_nothing(value):
-        return match[0]
-    start = match[0][: match.start("bare" if quoted is None else "quoted") - match.start()]
-    scheme, _, rest = value.partition(" ")
-    if quoted is None and rest:
-        return f"{start}{scheme} {MASK}"
-    if scheme.lower() in ("basic", "bearer") and rest:
-        return f"{start}{scheme} {MASK}{match['quote']}"
-    return f"{start}{MASK}{match['quote'] or ''}"
+def _without_settings(text: str) -> str:
+    """Mask the value of each secret name; that of another name is looked at for names itself."""
+    pieces, done = [], 0
+    for name in _NAME.finditer(text):
+        named = is_secret_name(name["name"]) or (name["flag"] and name["name"] == "token")
+        if not named or name.start() < done or not (value := _VALUE.match(text, name.end())):
+            continue
+        part = next(one for one in ("quoted", "cut", "bare") if value[one] is not None)
+        if value[part].startswith(MASK[:-1]) or _says_nothing(value[part]):
+            continue
+        scheme = _SCHEME.match(text, value.start(part), value.end(part))
+        pieces += [text[done : scheme.end() if scheme else value.start(part)], MASK]
+        done = value.end(part)
+    return "".join([*pieces, text[done:]])
 
 
 def _says_nothing(value: str) -> bool:
-    return _NO_SECRET.fullmatch(value) is not None or secret_refs.is_reference(value)
+    return _SAYS_NOTHING.fullmatch(value) is not None or secret_refs.is_reference(value)
 
 
 def _flag_name(item: object) -> str:

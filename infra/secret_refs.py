@@ -21,6 +21,12 @@ def is_reference(text: str) -> bool:
     return _FORM.fullmatch(text) is not None
 
 
+def variable_of(reference: str) -> str:
+    """Return the variable that a reference leads to; empty for a file."""
+    kind, _, place = reference.partition(":")
+    return place if is_reference(reference) and kind == "env" else ""
+
+
 def resolve(reference: str, environ: Mapping[str, str] | None = None) -> str:
     """Return the secret that is referred to, of one line. Raises SecretError."""
     kind, _, place = reference.partition(":")

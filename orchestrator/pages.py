@@ -78,6 +78,8 @@ def print_plans(made: Sequence[tuple[Config, LaunchPlan]]) -> None:
         _say(" ".join([*words, shlex.join(plan.argv)]))
         for neutral, flag in plan.renamed:
             _say(f"# {neutral} became {flag}")
+        for name, reference in plan.secrets:
+            _say(f"# {name} comes from {reference}, and stands in no command line")
         _say("")
 
 

@@ -8,13 +8,13 @@ import math
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.ray_settings import SETTINGS, lent
+from orchestrator.ray_settings import SETTINGS, lent, referred
 
 os.environ.update({**SETTINGS, **os.environ})
 
@@ -87,7 +87,7 @@ def drive(
         logger.info("sweep=%s Ray starts", run.sweep_id)
         if cluster is None:
             with interrupts.held():
-                starter.submit(_init_here, run.sweep.hosts).result()
+                starter.submit(_init_here, run.sweep.hosts, referred(run.sweep)).result()
         else:
             _CLUSTERS[run.sweep_id] = cluster
         logger.info("sweep=%s Ray is up", run.sweep_id)
@@ -107,10 +107,10 @@ def drive(
         _ENDING.discard(run.sweep_id)
 
 
-def _init_here(hosts: Sequence[HostSpec]) -> None:
+def _init_here(hosts: Sequence[HostSpec], names: Collection[str] = ()) -> None:
     gpus = max(host.gpus for host in hosts)
     folder = RuntimeFolder.of_user().for_ray()
-    with _private_files(), _on_the_loopback(), _lean_environment():
+    with _private_files(), _on_the_loopback(), _lean_environment(names):
         ray.init(
             address="local",
             _node_ip_address=LOOPBACK,
@@ -157,13 +157,14 @@ def _private_files() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _lean_environment() -> Iterator[None]:
+def _lean_environment(names: Collection[str]) -> Iterator[None]:
     """Give Ray's processes only what they need: it starts them with a copy of the environment.
 
-    Only the copy lacks the rest: other threads, such as the tracker's, read the environment now.
+    `names` go as well. Only the copy lacks the rest: other threads, such as the tracker's, read the
+    environment now.
     """
     own = vars(os.environ)
-    own["copy"] = lambda: lent(os.environ)
+    own["copy"] = lambda: lent(os.environ, names)
     try:
         yield
     finally:

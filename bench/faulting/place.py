@@ -11,14 +11,19 @@ from pathlib import Path
 
 import psutil
 
+from faulting.troubles import mount_disk, set_clock, unmount_disk
 from infra.reaper import find_tagged
 from orchestrator.continuing import OVER
 from orchestrator.state import State
 from reporting.loads import LONG_ANSWER_TOKENS
 
 ROOT = Path(__file__).parents[2]
-MARK = "FAULTS_PLACE"
-"""Variable by which all that a command starts is found again, whatever became of its parents."""
+MARK = "TUNE_FAULTS_PLACE"
+"""Variable by which all that a command starts is found again, whatever became of its parents. Ray's
+processes get those of a driver's variables that begin so."""
+CLOCK = "TUNE_FAULTS_CLOCK"
+"""Variable that names the file by which `clock.c` moves the wall clock."""
+GPUS = 2
 
 END_S = 240.0
 GONE_S = 40.0
@@ -37,13 +42,13 @@ sweep = Sweep(
         IntRange("speculative_num_draft_tokens", 2, 8, NGRAM),
         Choice("NCCL_PROTO", [None, "LL", "Simple"]),
     ],
-    fixed={{"tp_size": 2}},
+    fixed={{"tp_size": {gpus}}},
     workload=Workload(max_tokens={tokens}, measured_prompts=2, most_measured_prompts=2,
                       cold_prompts=1, probe_s=0,
                       warming_passes=0, measure_s=1e6, ignore_eos=True),
     # Nothing in this space fails or hangs by itself, however busy the machine is.
     budget=Budget(trials={trials}, trial_s=1e7, start_s=1e7, phase_s=1e7),
-    hosts=[HostSpec(time_scale={scale:g}, gpus=2)],
+    hosts=[HostSpec(time_scale={scale:g}, gpus={gpus})],
     early_stopping=False,
     sampler="{sampler}",
 )
@@ -62,14 +67,34 @@ class Place:
     sampler: str = "factorised"
     """`random` makes all its trials; the default search may be sure of its answer after three."""
     starts: int = 0
+    clock: Path | None = None
+    """The library that moves the wall clock, where there is one."""
+    own_disk: bool = False
+    """Whether the state folder asks for a disk of its own; afterwards, whether it has one."""
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         space = _SPACE.format(
-            trials=self.trials, scale=self.scale, tokens=LONG_ANSWER_TOKENS, sampler=self.sampler
-        )
+            trials=self.trials, scale=self.scale, tokens=LONG_ANSWER_TOKENS, sampler=self.sampler,
+            gpus=GPUS,
+        )  # fmt: skip
         (self.folder / "faults.py").write_text(space)
+        self.world.write_text("")
+        set_clock(self.clock_file, 0)
+        if self.own_disk:
+            self.state.root.mkdir(exist_ok=True)
+            self.own_disk = mount_disk(self.state.root)
+
+    @property
+    def world(self) -> Path:
+        """Return the scenario of its host, which may change at any time."""
+        return self.folder / "world.toml"
+
+    @property
+    def clock_file(self) -> Path:
+        """Return what says by how much its wall clock is moved."""
+        return self.folder / "clock"
 
     @property
     def state(self) -> State:
@@ -96,7 +121,7 @@ class Place:
         words = ["--resume"] if self.sweep_id else []
         argv = [
             sys.executable, "-m", "orchestrator", "sweep", "faults.py", "--state-dir", "state",
-            "--driver", self.driver, "--engine", "emulated", *words,
+            "--driver", self.driver, "--engine", "emulated", "--scenario", self.world.name, *words,
         ]  # fmt: skip
         self.starts += 1
         with self.log_path.open("ab") as log:
@@ -120,6 +145,8 @@ class Place:
 
     def _env(self) -> dict[str, str]:
         env = {**os.environ, MARK: self.mark, "PYTHONPATH": str(ROOT)}
+        if self.clock is not None:
+            env |= {"LD_PRELOAD": str(self.clock), CLOCK: str(self.clock_file)}
         env.pop("MLFLOW_TRACKING_URI", None)
         return {**env, "MLFLOW_TRACKING_URI": self.tracking_uri} if self.tracking_uri else env
 
@@ -152,6 +179,11 @@ class Place:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+    def release(self) -> None:
+        """Take its disk away, if it has one, with what lies there."""
+        if self.own_disk:
+            unmount_disk(self.state.root)
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -4,16 +4,19 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from faulting.audit import Findings, audit, finished
 from faulting.place import END_S, Place
-from faulting.strikes import SIGNALS, Scene, Strike, Target, throw
+from faulting.strikes import Scene, Strike, Target, throw
 from faulting.tracker import TrackerServer
 from orchestrator.state import RESULT_FILE
 
 MOST_STARTS = 40
+MOST_MISSES = 40
+"""After so many in a row, whoever should be hit is not there any more."""
 EARLY_SHARE = 0.25
 """Of the drivers that are hit, those that are hit before their first trial runs."""
 
@@ -30,44 +33,68 @@ class Round:
     known: int
     """Measurements that were whole at some time before the end: what could be lost."""
 
+    def as_data(self) -> dict[str, Any]:
+        """Return plain data, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> "Round":
+        """Read back what `as_data` wrote."""
+        strikes = [Strike(Target(one["target"]), one["how"], one["hit"]) for one in data["strikes"]]
+        found = {**data["findings"], "complaints": tuple(data["findings"]["complaints"])}
+        return cls(**{**data, "strikes": tuple(strikes), "findings": Findings(**found)})
+
 
 def under_fire(
-    place: Place, targets: Sequence[Target], kills: int, calm_s: float, luck: random.Random,
+    place: Place, plan: Sequence[Target], calm_s: float, luck: random.Random,
     tracker: TrackerServer | None = None,
 ) -> Round:  # fmt: skip
-    """Throw so many faults at a sweep, then kill its driver once something is measured, let it
-    end, and count what all that did.
+    """Throw a fault at each of the targets in turn, then kill the driver once something is
+    measured, let the sweep end, and count what all that did.
 
     `calm_s` is the mean of the wall seconds between two faults.
     """
     strikes: list[Strike] = []
     known: dict[int, tuple[str, float]] = {}
     process = place.start()
+    left, misses = list(plan), 0
     try:
-        while len(strikes) < kills and not place.is_over and place.starts < MOST_STARTS:
+        while left and not place.is_over and place.starts < MOST_STARTS:
             if process.poll() is not None:
                 known |= finished(place)
                 process = place.start()
             _bide(place, process, calm_s, luck)
-            target, number = luck.choice(targets), luck.choice(SIGNALS)
-            strike = throw(Scene(place, process.pid, tracker), target, number, luck)
+            strike = throw(Scene(place, process.pid, tracker), left[0], luck)
+            misses = 0 if strike.hit else misses + 1
             strikes += [strike] if strike.hit else []
-            if strike.hit and target is Target.DRIVER and number != signal.SIGSTOP:
+            if strike.hit or misses > MOST_MISSES:
+                del left[0]
+            if strike.ends_driver:
                 _wait(process)
         process = _until_measured(place, process)
         if process.poll() is None:
             process.kill()
-            strikes.append(Strike(Target.DRIVER, signal.SIGKILL, hit=True))
+            strikes.append(Strike(Target.DRIVER, signal.SIGKILL.name, hit=True))
         known |= _to_the_end(place, process)
-        rebuilt = tracker is not None and place.has_unsent
-        if tracker is not None and rebuilt:
-            tracker.wait_ready()
+        rebuilt = _is_tracker_behind(place, strikes, tracker)
+        if rebuilt:
             place.rebuild()
         store = tracker.store_uri if tracker else ""
         found = audit(place, known, store)
     finally:
         place.clear()
+        place.release()
     return Round(tuple(strikes), found, place.starts, rebuilt, len(known))
+
+
+def _is_tracker_behind(
+    place: Place, strikes: Sequence[Strike], tracker: TrackerServer | None
+) -> bool:
+    """Tell whether the store needs `rebuild`: its server was away, or its disk took nothing."""
+    if tracker is not None and place.has_unsent:
+        tracker.wait_ready()
+        return True
+    return any(strike.target is Target.DISK for strike in strikes)
 
 
 def _until_measured(place: Place, process: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes]":

@@ -4,18 +4,21 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.cluster.words import TOKEN_VARIABLE, VARIABLES, head_words
+from infra.cluster.certificates import Certificates, tls_variables
+from infra.cluster.words import TOKEN_VARIABLE, VARIABLES, head_words, new_token
 from infra.host import Command, Host, HostError, Process
 
 READY_S = 120.0
 """Wall seconds for the head to answer."""
 _STOP_S = 10.0
 _LOOK_S = 0.2
+_CLOSED = {"AUTOSCALER_METRIC_PORT": "-1"}
+"""Ray's autoscaler, which has nothing to do here, would tell its metrics to all without a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +28,36 @@ class Head:
     address: str
     """`IP:PORT`, as every host reaches it."""
     token: str = field(repr=False)
+    certificates: Path
+    """The folder of what whoever joins must have."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return what a driver here needs to join."""
+        return {
+            **VARIABLES, **tls_variables(str(self.certificates)), TOKEN_VARIABLE: self.token,
+        }  # fmt: skip
 
 
 @contextmanager
 def head_here(
-    host: Host, own_address: str, token: str, sweep: str, log_path: Path
+    host: Host, own_address: str, others: Iterable[str], sweep: str, log_path: Path
 ) -> Iterator[Head]:
-    """Run a head until the end of the block. Raises HostError."""
-    port = _free_port(own_address)
+    """Run a head until the end of the block; `others` are the addresses of those who may join.
+
+    Raises HostError.
+    """
+    port, token = _free_port(own_address), new_token()
     with tempfile.TemporaryDirectory(prefix="orr", dir="/tmp", ignore_cleanup_errors=True) as place:
+        try:
+            Certificates.made_for([own_address, *others]).write(Path(place))
+        except OSError as error:
+            raise HostError(f"no certificates can be written to {place}: {error}") from error
         process = host.start(
             Command(
                 # Ray opens its folder to all; the one around it stays closed.
                 argv=head_words(sys.executable, own_address, port, f"{place}/r"),
-                env=VARIABLES,
+                env={**VARIABLES, **_CLOSED, **tls_variables(place)},
                 hidden={TOKEN_VARIABLE: token},
                 inherit=("PATH", "HOME", "LANG", "LD_LIBRARY_PATH"),
                 log_path=log_path,
@@ -49,7 +68,7 @@ def head_here(
         )
         try:
             _await(process, own_address, port)
-            yield Head(f"{own_address}:{port}", token)
+            yield Head(f"{own_address}:{port}", token, Path(place))
         finally:
             process.stop()
 

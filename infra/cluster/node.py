@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
+from infra.cluster.certificates import FILES, tls_variables
 from infra.cluster.head import Head
 from infra.cluster.words import RAY_FOLDER, TOKEN_VARIABLE, VARIABLES, node_words
 from infra.inventory import HostEntry
@@ -65,12 +66,15 @@ class ClusterNode:
         Raises RemoteError.
         """
         python, root = interpreter_on(self.remote, self.entry), self.ours.root
+        place = f"{root}/cluster"
+        for name in FILES:
+            self.remote.put(head.certificates / name, f"{place}/{name}", mode=0o600)
         words = node_words(
             python, head.address, self.address, self.entry.name, self.entry.gpus, RAY_FOLDER,
         )  # fmt: skip
         self._process = self.remote.start(
             [python, "-m", "infra.cluster.node_watch", head.address, *words],
-            {**VARIABLES, "PATH": "/usr/local/bin:/usr/bin:/bin"},
+            {**VARIABLES, **tls_variables(place), "PATH": "/usr/local/bin:/usr/bin:/bin"},
             hidden={**secrets, TOKEN_VARIABLE: head.token},
             log_path=f"{root}/ray-node.log",
         )

@@ -67,12 +67,11 @@ class Transfer:
         part = self._part(path, wanted)
         self.make_folder(posixpath.dirname(path))
         done = self._begun(part, size)
-        self._send(local, part, done, size, _Limit(deadline_s, path, progress))
+        self._send(local, part, mode, done, size, _Limit(deadline_s, path, progress))
         found = self.hash_there(part)
         if found != wanted:
             self.sftp.remove(part)
             raise TransferError(f"{path} did not arrive as it was sent: it is sent anew next time")
-        self.sftp.chmod(part, mode)
         self.sftp.posix_rename(part, path)
         return True
 
@@ -106,8 +105,8 @@ class Transfer:
         part = self._part(path, secrets.token_hex(_HASH_CHARS))
         try:
             with self.sftp.open(part, "wx") as file:
+                file.chmod(mode)  # before there is anything to read
                 file.write(data)
-            self.sftp.chmod(part, mode)
             self.sftp.posix_rename(part, path)
         except OSError:
             with suppress(OSError):
@@ -153,8 +152,11 @@ class Transfer:
         if not self._is_folder(folder):
             raise TransferError(f"the folder {folder} cannot be made")
 
-    def _send(self, local: Path, part: str, done: int, size: int, limit: "_Limit") -> None:
+    def _send(
+        self, local: Path, part: str, mode: int, done: int, size: int, limit: "_Limit"
+    ) -> None:
         with local.open("rb") as source, self.sftp.open(part, "r+b" if done else "wb") as file:
+            file.chmod(mode)  # before there is anything to read
             source.seek(done)
             file.seek(done)
             # The library takes answers in by itself; nothing else may be asked meanwhile, as that

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from infra.cluster.head import Head, head_here, own_address_towards
 from infra.cluster.node import ClusterNode
-from infra.cluster.words import TOKEN_VARIABLE, VARIABLES, new_token
 from infra.host import HostError
 from infra.inventory import HostEntry, load_inventory
 from infra.local_host import LocalHost
@@ -72,10 +71,10 @@ def _over_ssh(choice: ClusterChoice, state: State, mark: str) -> Iterator["Clust
             remote = stack.enter_context(closing(SshRemote(entry.name, hops)))
             nodes.append(ClusterNode(entry, remote, hops[-1].address))
         _on_all(nodes, _refuse_differences)
-        _set_token(token := new_token())
-        own = own_address_towards(nodes[0].address)
+        own, others = own_address_towards(nodes[0].address), [node.address for node in nodes]
         log_path = state.root.absolute() / "ray-head.log"
-        head = stack.enter_context(head_here(LocalHost(), own, token, mark, log_path))
+        head = stack.enter_context(head_here(LocalHost(), own, others, mark, log_path))
+        os.environ.update(head.variables)
         stack.callback(_all_leave, nodes)
         secrets = {entry.name: secrets_of(entry) for entry in entries}
 
@@ -179,11 +178,6 @@ def _on_all(nodes: Sequence[ClusterNode], do: Callable[[ClusterNode], None]) -> 
     told = [f"host {n.entry.name}: {why}" for n, why in zip(nodes, found, strict=True) if why]
     if told:
         raise NotLentError("\n".join(told))
-
-
-def _set_token(token: str) -> None:
-    os.environ.update(VARIABLES)
-    os.environ[TOKEN_VARIABLE] = token
 
 
 def _await_all(nodes: Sequence[ClusterNode], look: Callable[[], Iterable[str]]) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import pytest
 
 from infra.cluster.words import TOKEN_VARIABLE, head_words, new_token
 from orchestrator.exit_codes import INTERRUPTED
+from tests.attacks import attack
 from tests.e2e.sweeping import ROOT
 from tests.infra.ssh.lan import Lan
 from tests.ports import free_port
@@ -220,6 +222,75 @@ def test_ctrl_c_ends_all_on_the_hosts_and_keeps_what_was_cut(lan: Lan, tmp_path:
     cut = [row for row in rows if row["outcome"] == "cancelled"]
     assert cut, "two hosts measured"
     assert {row["host"] for row in cut} <= {"gpu1", "gpu2"}
+
+
+@attack("2: a talk to Ray of a cluster, in clear and by TLS, by whoever has no certificate")
+def test_ray_of_a_cluster_talks_to_those_alone_that_have_its_certificate(
+    lan: Lan, tmp_path: Path
+) -> None:
+    words, state = _two_hosts(lan, tmp_path, trials=12), tmp_path / "state"
+    with _started(words) as sweep:
+        _wait(lambda: list(state.glob("sweeps/*/trials/0002")), "the third trial", sweep)
+        heads = [found for found in _listening([]) if found[1] == "gcs_server"]
+        there = ["ip", "netns", "exec", lan["gpu1"].namespace]
+        nodes = [(lan["gpu1"].address, name, port) for _, name, port in _listening(there)]
+        asked = [*heads, *nodes]
+        certificates = Path(lan["gpu1"].entry().folder) / "cluster"
+        assert {"raylet", "gcs_server"} <= {name for _, name, _ in asked}
+        for address, name, port in asked:
+            # Its one talker is on the same machine, and it asks for the token.
+            if not name.startswith("ray::RuntimeEnv"):
+                assert not _speaks_http2(address, port), (name, "in clear")
+                assert not _speaks_http2(address, port, _Anybody()), (name, "by TLS")
+                assert _speaks_http2(address, port, _one_of_them(certificates)), name
+        os.killpg(sweep.pid, signal.SIGINT)
+        out, err = sweep.communicate(timeout=LIMIT_S)
+    assert sweep.returncode == INTERRUPTED, out + err
+    rows = [json.loads(p.read_text()) for p in state.glob("sweeps/*/trials/*/result.json")]
+    assert "measured" in {row["outcome"] for row in rows}
+    assert {path.stat().st_mode & 0o777 for path in certificates.iterdir()} == {0o600}
+
+
+def _listening(there: list[str]) -> list[tuple[str, str, int]]:
+    """Return address, process and port of what listens to other machines, and is Ray's."""
+    told = subprocess.run(
+        [*there, "ss", "-ltnpH"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    found = re.findall(r"(\S+):(\d+)\s+\S+\s+users:\(\(\"([^\"]+)\"", told)
+    return [
+        ("127.0.0.1", name, int(port))
+        for address, port, name in found
+        if not address.startswith("127.") and name.startswith(("raylet", "gcs", "ray::"))
+    ]
+
+
+class _Anybody(ssl.SSLContext):
+    """TLS of somebody who trusts everybody, and has no certificate."""
+
+    def __new__(cls) -> "_Anybody":
+        made = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+        made.check_hostname = False
+        made.verify_mode = ssl.CERT_NONE
+        made.set_alpn_protocols(["h2"])
+        return made
+
+
+def _one_of_them(folder: Path) -> ssl.SSLContext:
+    tls = _Anybody()
+    tls.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
+    return tls
+
+
+def _speaks_http2(address: str, port: int, tls: ssl.SSLContext | None = None) -> bool:
+    """Greet as a client of gRPC does; tell whether a greeting comes back."""
+    settings = bytes(3) + b"\x04" + bytes(5)
+    try:
+        plain = socket.create_connection((address, port), 10)
+        with tls.wrap_socket(plain) if tls else plain as link:
+            link.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings)
+            return link.recv(9)[3:4] == b"\x04"
+    except OSError:
+        return False
 
 
 def test_the_nodes_of_a_cluster_that_is_there_are_used_and_left_as_they_were(

@@ -37,6 +37,20 @@ def test_a_sweep_ends_with_a_recommendation_and_leaves_nothing(tmp_path: Path) -
         wait_until_nothing_is_left(tmp_path, port)
 
 
+def test_servers_with_a_key_are_measured_by_its_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATE_OF_SERVERS", "sesame-0123456789")
+    space = write_space(tmp_path, "keyed", trials=2)
+    fixed = '"tp_size": 8, "api_key": "env:GATE_OF_SERVERS"'
+    space.write_text(space.read_text().replace('"tp_size": 8', fixed))
+    done = run(tmp_path, "sweep", "keyed.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [row["outcome"] for row in trials(tmp_path)] == ["measured"] * 2
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"sesame-0123456789" in path.read_bytes()]
+
+
 def _ctrl_c(process: subprocess.Popen[str]) -> None:
     """Do what a terminal does: the signal goes to every process of the job."""
     os.killpg(process.pid, signal.SIGINT)

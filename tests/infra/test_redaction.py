@@ -115,7 +115,15 @@ FORMS = {
         f"server_args=ServerArgs(model_path='m', api_key='{MASK}', admin_api_key=None)",
     '{"api_key": "sk-1", "x": 1}': f'{{"api_key": "{MASK}", "x": 1}}',
     "{'Authorization': 'Bearer abc', 'x': 1}": f"{{'Authorization': 'Bearer {MASK}', 'x': 1}}",
-    "PGPASSWORD=abc psql": f"PGPASSWORD={MASK} psql",
+    "PGPASSWORD=123456 psql": f"PGPASSWORD={MASK} psql",
+    r"api_key='it\'s one', port=1": f"api_key='{MASK}', port=1",
+    r'{"api_key": "with\"quote", "x": 1}': f'{{"api_key": "{MASK}", "x": 1}}',
+    r'"{\"api_key\": \"in JSON\"}"': rf'"{{\"api_key\": \"{MASK}\"}}"',
+    "[(b'authorization', b'Bearer abc'), (b'host', b'x')]":
+        f"[(b'authorization', b'Bearer {MASK}'), (b'host', b'x')]",
+    "['--api-key', 'x9', '--tp', '8']": f"['--api-key', '{MASK}', '--tp', '8']",
+    "warning: password=hunter2, url: x": f"warning: password={MASK}, url: x",
+    "a line that was cut: api_key='sk-12": f"a line that was cut: api_key='{MASK}",
     "Protocol=https;AccountKey=abc==;X=1": f"Protocol=https;AccountKey={MASK};X=1",
     "the api_key=env:SGLANG_KEY of a plan": "the api_key=env:SGLANG_KEY of a plan",
     "eos_token: x, prompt_key=y, Decode batch, #token: 7": (
@@ -132,7 +140,23 @@ def test_masks_in_free_text_by_form(text: str) -> None:
 
 @attack("7: a text that is made to keep the masking busy")
 @pytest.mark.parametrize(
-    "piece", ["a", "a:", "://", "--a ", "api_key='", "=", "a=a@", "x://@", "'", "password: ", "("]
+    "piece",
+    [
+        "a",
+        "a:",
+        "://",
+        "--a ",
+        "api_key='",
+        "=",
+        "a=a@",
+        "x://@",
+        "'",
+        "password: ",
+        "(",
+        "\\",
+        "\\'",
+        "a,'",
+    ],
 )
 def test_masking_takes_time_in_proportion_to_the_text(piece: str) -> None:
     def cpu_s(repeats: int) -> float:

@@ -153,6 +153,6 @@ class _Host:
 @attack("1: the folder of Ray's head")
 def test_the_head_gets_a_folder_in_a_closed_one(tmp_path: Path) -> None:
     with pytest.raises(_CaughtError) as caught:
-        head.head_here(_Host(), "127.0.0.1", "token", "s", tmp_path / "log").__enter__()  # type: ignore[arg-type]
+        head.head_here(_Host(), "127.0.0.1", ["10.0.0.1"], "s", tmp_path / "log").__enter__()  # type: ignore[arg-type]
     assert caught.value.mode == 0o700
     assert not caught.value.folder.exists()
