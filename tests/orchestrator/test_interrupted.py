@@ -87,13 +87,13 @@ def test_a_rate_without_an_accept_length_and_before_its_phase_was_told(tmp_path:
     assert end.estimates["decode_tok_s"].duration_s == 30.0
 
 
-def test_a_host_that_no_card_names_has_no_gpus(tmp_path: Path) -> None:
+def test_a_host_that_no_card_names_costs_its_own_hours(tmp_path: Path) -> None:
     end = cut(tmp_path, [("starting", 3600.0)], [])
     assert end.gpu_hours == 4.0
     State(tmp_path).write_card("s1", {"hosts": "none"})
     again = interrupted_result(State(tmp_path), "s1", State(tmp_path).trial_folder("s1", 2))
     assert again is not None
-    assert again.gpu_hours == 0.0
+    assert again.gpu_hours == 1.0
 
 
 def test_open_trials_are_told_as_their_folders_have_them(tmp_path: Path) -> None:
@@ -149,10 +149,10 @@ def test_a_field_of_another_kind_is_read_as_none_at_all(
     assert (request.output_tokens, request.detail) == (0, "")
 
 
-def test_a_host_whose_card_says_no_gpus_has_none(tmp_path: Path) -> None:
+def test_a_host_whose_card_says_no_gpus_costs_its_own_hours(tmp_path: Path) -> None:
     state = State(tmp_path)
     assert cut(tmp_path, [("starting", 3600.0)], []).gpu_hours == 4.0
     state.write_card("s1", {"hosts": [{"name": "gpu1"}]})
     again = interrupted_result(state, "s1", state.trial_folder("s1", 2))
     assert again is not None
-    assert again.gpu_hours == 0.0
+    assert again.gpu_hours == 1.0
