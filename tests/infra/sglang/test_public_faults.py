@@ -127,7 +127,8 @@ HOSTS = [
             "temporarily unavailable", *raised("KeyboardInterrupt")], "ulimit -u"),
     Report("pytorch/pytorch 130181", "gpu_missing",
            raised("torch.cuda.DeferredCudaCallError: CUDA call failed lazily at initialization "
-                  "with error: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED"), "num_gpus"),
+                  "with error: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED"),
+           "num_gpus"),
     Report("facebookresearch/metaseq 52", "ranks_apart",
            raised("RuntimeError: Timed out initializing process group in store based barrier on "
                   "rank: 4330, for key: store_based_barrier_key:522 (world_size=2048, "
