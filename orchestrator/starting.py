@@ -16,7 +16,7 @@ from infra.host import Process
 from infra.sglang.logs import explain_exit
 from infra.sglang.quoting import last_lines, quoted, with_quotes
 from infra.sglang.rank_progress import laggards
-from infra.sglang.signatures import Moment
+from infra.sglang.signature import Moment
 from infra.sglang.start_log import StartLog, StartPhase
 from infra.sglang.workers import Workers
 from orchestrator.start_proof import StartProof

@@ -18,7 +18,7 @@ from infra.sglang.flags import NEWEST
 from infra.sglang.logs import accept_lengths, decode_rates, explain_exit
 from infra.sglang.quoting import with_quotes
 from infra.sglang.server_keys import GivenSecrets, given_secrets
-from infra.sglang.signatures import Moment
+from infra.sglang.signature import Moment
 from infra.sglang.start_log import StartPhase
 from orchestrator.course import Course, why_unmeasured
 from orchestrator.files import write_json

@@ -6,6 +6,7 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from sweeps.expressions import Expr
 from sweeps.problems import Problem, shown
 
 _WORDS = {
@@ -15,6 +16,7 @@ _WORDS = {
     bool: ("truth value", "Write True or False."),
     Sequence: ("list", "Write [...]."),
     Mapping: ("mapping", "Write {...}."),
+    Expr: ("expression", 'Write such as ref("page_size") <= 8.'),
 }
 
 
@@ -66,7 +68,7 @@ def _place(field: str, item: Any) -> str:
 def _problem(field: str, value: Any, kinds: Sequence[Any]) -> Problem:
     told = [_told(get_origin(kind) or kind) for kind in kinds if kind is not NoneType]
     mends = dict.fromkeys(mend for _, mend in told)
-    mend = f"{next(iter(mends))}" if len(mends) == 1 else "Give one of these."
+    mend = next(iter(mends)) if len(mends) == 1 else "Give one of these."
     return Problem(field, shown(value), f"it is no {' or '.join(word for word, _ in told)}", mend)
 
 

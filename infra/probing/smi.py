@@ -22,6 +22,8 @@ _CUDA = re.compile(r"CUDA (?:UMD )?Version\s*:\s*([\d.]+)")
 _MIB = 2**20
 _MOST_NOTES = 8
 _DEVICES = ("GPU-", "MIG-")
+_INFOROM = re.compile(r"(?i)warning: infoROM is corrupted")
+"""Of nvidia-smi(1)'s return values it alone (14) leaves the answer whole."""
 GPUS = "GPUs"
 GPU_USERS = "GPU processes"
 
@@ -92,10 +94,12 @@ class Smi:
         parted = {line: _fields(line, count) for line in lines}
         good = [fields for fields in parted.values() if len(fields) == count and is_good(fields)]
         others = [line for line, fields in parted.items() if fields not in good]
-        if not good and trouble is not None:
-            raise trouble
-        if not good and others and not any(len(parted[line]) == count for line in others):
-            raise ReadError(f"{PROGRAM} answers in a form that is not known: {message_of(*others)}")
+        if not good and not (fact == GPU_USERS and _only_warns(others)):
+            if trouble is not None:
+                raise trouble
+            if others and not any(len(parted[line]) == count for line in others):
+                told = message_of(*others)
+                raise ReadError(f"{PROGRAM} answers in a form that is not known: {told}")
         said = [f"{PROGRAM} tells besides: {message_of(line)}" for line in others[:_MOST_NOTES]]
         if len(others) > _MOST_NOTES:
             said.append(f"{PROGRAM} tells {len(others) - _MOST_NOTES} lines more")
@@ -154,6 +158,11 @@ def _is_gpu(row: list[str]) -> bool:
 def _has_pid(row: list[str]) -> bool:
     is_pid = row[0].isdecimal() and row[0].isascii() and int(row[0]) > 0
     return is_pid and row[1].startswith(_DEVICES)
+
+
+def _only_warns(lines: list[str]) -> bool:
+    """Tell whether a corrupted infoROM is all that was told: nothing else is wrong then."""
+    return bool(lines) and all(_INFOROM.match(line) for line in lines)
 
 
 def told_besides(devices: Devices, users: Users) -> tuple[Note, ...]:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from infra.sglang.signatures import CONSEQUENCE, LOG_SIGNATURES, Moment, Signature
+from infra.sglang.signature import Moment, Signature
+from infra.sglang.signatures import CONSEQUENCE, LOG_SIGNATURES
 from infra.sglang.tracebacks import Raised, exceptions_in
 from sweeps.results import Outcome
 

@@ -5,46 +5,10 @@ PyTorch, Triton, NCCL, Gloo, the CUDA driver, Linux and glibc.
 """
 
 import re
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from infra.sglang.signature import Moment, Signature
 from sweeps.results import Outcome
-
-
-class Moment(StrEnum):
-    """When in a server's life a fault counts."""
-
-    START = "start"
-    CAPTURE = "graph capture"
-    LOAD = "under load"
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """A text in the log and what it means for the trial."""
-
-    name: str
-    pattern: re.Pattern[str]
-    outcome: Outcome
-    reason: str
-    hint: str = ""
-    retry: bool = False
-    """Nothing is wrong with the configuration: the trial may be started once more."""
-    of_host: bool = False
-    """The host itself is at fault: one that keeps failing so is set aside."""
-    amount: bool = False
-    """A lack of memory: it depends on amounts, and no single value is to blame."""
-    raised: bool = False
-    """It is looked for in the exception that ended the server, not in all lines."""
-    moments: tuple[Moment, ...] = ()
-    """When it counts; empty: always."""
-    codes: tuple[int, ...] = ()
-    """Exit codes that mean the same where no text of the table is found."""
-
-    def counts_in(self, moment: Moment) -> bool:
-        """Tell whether the text means anything at a moment."""
-        return not self.moments or moment in self.moments
 
 
 def _row(
@@ -72,12 +36,14 @@ _BAD, _FAILED, _HUNG = Outcome.INFEASIBLE, Outcome.FAILED, Outcome.HUNG
 # An exception's own line: its type may have a module, and torch puts the rank before it.
 _RAISED = r"^(?:\[[^\]\n]*\]:? ?)*(?:[\w.]+\.)?"
 _OUT_OF_MEMORY = (
-    r"(?P<what>(?:CUDA|HIP|XPU) out of memory(?:\. Tried to allocate [\d.]+ \w+)?"
+    r"(?P<what>(?:CUDA|HIP|XPU) (?:error: )?out of memory(?:\. Tried to allocate [\d.]+ \w+)?"
     r"|(?:CUDA(?: driver| runtime)?|CUDART|cudaMalloc\w*|cuMem\w+)(?: error:?| failed:?|:)"
     r"[^\n]{0,40}\bout of memory\b|Triton Error \[\w+\]: out of memory"
     r"|\b(?:torch\.|cuda\.)*OutOfMemoryError\b(?:: [^\n]{0,200})?"
     r"|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY"
-    r"|CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_ALLOC_FAILED|CUDA error 2\(out of memory\))"
+    r"|CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_ALLOC_FAILED|CUDA error 2\(out of memory\)"
+    # A handle finds no room, and what asks NVML who has it fails in its turn.
+    r"|CU(?:BLAS|DNN)_STATUS_NOT_INITIALIZED[^\n]*|NVML_SUCCESS == r INTERNAL ASSERT[^\n]*)"
 )
 _UNBALANCED = r"The memory capacity is unbalanced\. Some GPUs may be occupied[^\n]*"
 """Raised up to 0.5.6 and where a variable asks for it, else a warning before memory runs out."""
@@ -93,6 +59,7 @@ _APART = (
     r"|The client socket has (?:timed out|failed to connect)[^\n]*"
     r"|network addresses of [^\n]* cannot be retrieved[^\n]*"
     r"|[Nn]o socket interface found|Failed to receive worker ports from node 0[^\n]*"
+    r"|Timed out initializing process group in store based barrier[^\n]*"
     r"|monitoredBarrier[^\n]*|timed out waiting for POSIX fd exchange"
     r"|POSIX fd exchange (?:mismatch|receive failed)[^\n]*"
 )
@@ -157,7 +124,8 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
           r"|Failed to initialize NVML: Unknown Error|NVMLError_Unknown)",
           "look at the kernel's log (Xid) before this host is used again"),
     _host("gpu_missing", "fewer GPUs than ranks are visible",
-          r"(?P<what>invalid device ordinal|CUDA_ERROR_INVALID_DEVICE\b|cudaErrorInvalidDevice\b)",
+          r"(?P<what>invalid device ordinal|device >= 0 && device < num_gpus INTERNAL ASSERT[^\n]*"
+          r"|CUDA_ERROR_INVALID_DEVICE\b|cudaErrorInvalidDevice\b)",
           "compare nvidia-smi with CUDA_VISIBLE_DEVICES and tp_size"),
     _host("gpu_busy", "a GPU is not to be had",
           r"(?P<what>(?:all )?CUDA-capable devices?(?:\(s\) is/are| are) busy or unavailable"
@@ -231,14 +199,16 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
           "install ninja, g++ and the CUDA toolkit for the user of the server"),
     _row("compile_failed", _FAILED, "a kernel could not be compiled",
          r"(?P<what>Error building extension '[^'\n]*'|Ninja build failed[^\n]*"
-         r"|Command '\['?\S*ninja[^\n]*non-zero exit status \d+|ninja: build stopped[^\n]*"
+         r"|Command '\['?\S*(?:ninja|" + _COMPILERS + r")\b[^\n]*non-zero exit status \d+"
+         r"|ninja: build stopped[^\n]*"
          r"|Failed to build JIT module[^\n]*|(?:NVCC|JIT) compilation failed[^\n]*"
          r"|fatal error: \S+\.h: No such file or directory)",
          "the CUDA toolkit does not fit, or the compile cache is broken", retry=True),
     _host("package_outdated", "a package does not fit",
           r"(?P<what>(?<!\S)\S+ is installed with version \S+?,? which is less than the "
           r"minimum[^\n]*"
-          r"|(?<!\S)\S+ with minimum required version \S+ is not installed[^\n]*)",
+          r"|(?<!\S)\S+ with minimum required version \S+ is not installed[^\n]*"
+          r"|The checkpoint [^\n]*Transformers does not recognize this architecture[^\n]*)",
           "install what this SGLang asks for"),
     _row("model_unreadable", _FAILED, "the model could not be read",
          r"(?P<what>OSError: [^\n]*(?:Repo id must|couldn't connect|is not a local folder"
@@ -355,7 +325,7 @@ LOG_SIGNATURES: tuple[Signature, ...] = (
     _row("host_out_of_memory", _FAILED, "the kernel killed a process, as it does without memory",
          r"(?P<what>" + _died(-9) + r"|(?i:out of memory): Killed process \d+"
          r"|oom-kill:|DefaultCPUAllocator: (?:can't|not enough) [^\n]*|std::bad_alloc"
-         r"|\[Errno 12\] Cannot allocate memory|cudaHostRegister failed[^\n]*"
+         r"|\[Errno 12\] Cannot allocate memory|unable to mmap [^\n]*|cudaHostRegister failed[^\n]*"
          r"|^[^\n]*host memory allocat[^\n]*null pointer[^\n]*|^(?:\w+\.)*MemoryError\b[^\n]*)",
          "see `dmesg -T`; free RAM, or raise the limit of its container or unit", retry=True),
     _row("settings_refused", _BAD, "settings refused",

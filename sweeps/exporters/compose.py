@@ -44,15 +44,18 @@ def write(what: Recommendation) -> str:
 
 def read(text: str) -> Reading:
     """Read what the service starts. Raises UnreadableExportError."""
+    documents = [mapping(document, "it") for document in objects(text)]
     services = {
         name: mapping(one, f"the service {name}")
-        for document in objects(text)
-        for name, one in mapping(mapping(document, "it").get("services"), "`services`").items()
+        for document in documents
+        for name, one in mapping(document.get("services"), "`services`").items()
     }
     named = [name for name, one in services.items() if starts_a_server(_words(one))]
     if len(named) != 1:
         raise UnreadableExportError(f"{len(named)} services of it start a server, not one")
     others = [f"the service {name} runs beside it" for name in services if name != named[0]]
+    included = [document["include"] for document in documents if "include" in document]
+    others += [f"include {shown(one)} adds what this file does not tell" for one in included]
     service = services[named[0]]
     found = read_command(_words(service), _environment(service), *_beyond(service), *others)
     python = "" if found.python == PYTHON else found.python

@@ -88,7 +88,8 @@ def _read_program(words: Sequence[Word], found: _Found) -> None:
     if not known:
         raise UnreadableExportError("no interpreter stands in it")
     found.python, *options = known
-    if options and not options[0].startswith("-"):
+    is_python = _PYTHON.fullmatch(_name(found.python)) or options[:1] == ["-m"]
+    if options and not (is_python and options[0].startswith("-")):
         raise UnreadableExportError(f"what {found.python} starts is not known")
     if options:
         found.beyond.append(f"{' '.join(options)} is given to the interpreter")

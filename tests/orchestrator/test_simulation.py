@@ -162,7 +162,7 @@ WORLDS: list[tuple[str, Outcome, str, str]] = [
     ('[[oom]]\nmoment = "graphs"\n', Outcome.INFEASIBLE, "oom_capture", "out of memory"),
     ('[start]\ndie_in = "weights"\nlast_line = "RuntimeError: Error 802: system not yet '
      'initialized"\n', Outcome.FAILED, "fabric_manager", "nvidia-fabricmanager"),
-    ('[start]\ndie_in = "graphs"\nexit_code = 137\nlast_line = "gone"\n', Outcome.FAILED,
+    ('[start]\ndie_in = "graphs"\nexit_code = 137\nlast_line = "gone"\n', Outcome.INFEASIBLE,
      "crashed", "gone"),
     ('[start]\nhang_in = "weights"\n', Outcome.HUNG, "hung_spawn", "not ready"),
     ("[faults]\ndie_at_request = 4\n", Outcome.INFEASIBLE, "gpu_fault", "illegal memory access"),

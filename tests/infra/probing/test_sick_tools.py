@@ -118,6 +118,19 @@ def test_good_rows_are_used_and_the_rest_is_a_warning(
         assert HostFacts(host="x", notes=facts.notes).notes == facts.notes
 
 
+def test_nobody_computes_where_a_warning_is_all_that_is_told(
+    machine: stand_ins.Machine, tmp_path: Path
+) -> None:
+    warning = "WARNING: infoROM is corrupted at gpu 0000:3B:00.0"
+    for apps, is_known in ((warning, True), ("Unable to determine the device handle", False)):
+        _install(machine, [GOOD, warning], 14, apps)
+        for facts in (_facts(machine, tmp_path), _plain(machine, tmp_path)):
+            notes = [note for note in facts.notes if note.fact == "GPU processes"]
+            assert not facts.gpu_users
+            assert all(note.is_warning for note in notes) is is_known, notes
+            assert sum(warning in note.why for note in facts.notes) == 1 or not is_known
+
+
 def test_a_row_without_a_pid_loses_that_row_alone(
     machine: stand_ins.Machine, tmp_path: Path
 ) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from infra.sglang.end_words import END_WORDS, rank_dead
 from infra.sglang.logs import ExitReason, explain_exit
-from infra.sglang.signatures import AMOUNTS, HOST_FAULTS, LOG_SIGNATURES, Moment
+from infra.sglang.signature import Moment
+from infra.sglang.signatures import AMOUNTS, HOST_FAULTS, LOG_SIGNATURES
 from infra.sglang.version_range import RELEASES
 from sweeps.results import Outcome
 
@@ -124,6 +125,17 @@ HOSTS = [
     Report("vladmandic/sdnext 2642", "too_many_threads",
            ["OpenBLAS blas_thread_init: pthread_create failed for thread 34 of 64: Resource "
             "temporarily unavailable", *raised("KeyboardInterrupt")], "ulimit -u"),
+    Report("pytorch/pytorch 130181", "gpu_missing",
+           raised("torch.cuda.DeferredCudaCallError: CUDA call failed lazily at initialization "
+                  "with error: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED"),
+           "num_gpus"),
+    Report("facebookresearch/metaseq 52", "ranks_apart",
+           raised("RuntimeError: Timed out initializing process group in store based barrier on "
+                  "rank: 4330, for key: store_based_barrier_key:522 (world_size=2048, "
+                  "worker_count=1792, timeout=0:30:00)"), "worker_count=1792"),
+    Report("sgl-project/sglang 37183", "package_outdated",
+           raised("ValueError: The checkpoint you are trying to load has model type `glm5_next` "
+                  "but Transformers does not recognize this architecture."), "glm5_next"),
     Report("sgl-project/sglang 1533", "gpus_taken",
            raised("ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by "
                   "other "
@@ -139,6 +151,16 @@ KILLED = [
            ["Process Process-6:", "Traceback (most recent call last):", FRAME,
             "    faulthandler.enable()", "OSError: [Errno 12] Cannot allocate memory"],
            "Cannot allocate memory", code=1),
+    Report("vllm-project/vllm 2391", "host_out_of_memory",
+           raised("RuntimeError: unable to mmap 18329065000 bytes from file </m/model.safetensors>:"
+                  " Cannot allocate memory (12)"), "18329065000"),
+]  # fmt: skip
+
+COMPILED = [
+    Report("sgl-project/sglang 1240", "compile_failed",
+           raised("subprocess.CalledProcessError: Command '['/usr/bin/gcc', "
+                  "'/tmp/tmpx4yubctp/main.c', '-O3', '-shared', '-fPIC', '-lcuda']' returned "
+                  "non-zero exit status 1."), "/usr/bin/gcc"),
 ]  # fmt: skip
 
 ENDED_OTHERWISE = [
@@ -154,6 +176,13 @@ ENDED_OTHERWISE = [
 ]  # fmt: skip
 
 LACKS = [
+    Report("fal-ai/fal 478", "oom_load",
+           raised('RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at '
+                  '"../c10/cuda/CUDACachingAllocator.cpp":830, please report a bug to PyTorch.'),
+           "NVML_SUCCESS"),
+    Report("EleutherAI/lm-evaluation-harness 1689", "oom_load",
+           raised("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling "
+                  "`cublasCreate(handle)`"), "cublasCreate"),
     Report("sgl-project/sglang 10408", "kv_exhausted",
            raised("RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number "
                   "for"
@@ -207,7 +236,7 @@ OF_ANY_TYPE = [
            raised("zmq.error.ZMQError: Operation not supported"), "Operation not supported"),
 ]  # fmt: skip
 
-ALL = [*HOSTS, *KILLED, *ENDED_OTHERWISE, *LACKS, *OF_ANY_TYPE]
+ALL = [*HOSTS, *KILLED, *COMPILED, *ENDED_OTHERWISE, *LACKS, *OF_ANY_TYPE]
 
 
 def explained(report: Report) -> ExitReason:
@@ -221,7 +250,7 @@ def test_what_others_met_is_told_in_the_programs_own_words(report: Report) -> No
     assert report.told in why.reason
 
 
-@pytest.mark.parametrize("report", [*HOSTS, *KILLED], ids=lambda report: report.thread)
+@pytest.mark.parametrize("report", [*HOSTS, *KILLED, *COMPILED], ids=lambda report: report.thread)
 def test_a_fault_of_the_host_fails_the_trial_and_is_tried_again(report: Report) -> None:
     why = explained(report)
     assert (why.outcome, why.retry) == (Outcome.FAILED, True)

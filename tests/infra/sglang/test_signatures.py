@@ -5,7 +5,8 @@ import re
 import pytest
 
 from infra.sglang.logs import explain_exit
-from infra.sglang.signatures import LOG_SIGNATURES, Moment
+from infra.sglang.signature import Moment
+from infra.sglang.signatures import LOG_SIGNATURES
 from sweeps.results import Outcome
 
 START, CAPTURE, LOAD = Moment.START, Moment.CAPTURE, Moment.LOAD
