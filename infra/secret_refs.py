@@ -3,7 +3,8 @@
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 _FORM = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:(?:/|~/).+")
@@ -40,6 +41,17 @@ def resolve(reference: str, environ: Mapping[str, str] | None = None) -> str:
         value = _private(Path(place).expanduser())
     _resolved.add(value)
     return value
+
+
+def learn(values: Iterable[object]) -> None:
+    """Resolve the references among some values, as far as they lead to anything here.
+
+    Whoever masks with what was resolved must be made after that.
+    """
+    for value in values:
+        if isinstance(value, str) and is_reference(value):
+            with suppress(SecretError):
+                resolve(value)
 
 
 def resolved() -> frozenset[str]:

@@ -11,7 +11,7 @@ from infra.engines import complete, place_variables
 from infra.evidence import LIMIT_S, Subject, keep_evidence
 from infra.host import Command, HostError, Process, Reservation
 from infra.reaper import find_tagged, tags
-from infra.secret_refs import SecretError
+from infra.secret_refs import SecretError, learn
 from infra.sglang.control import ControlError
 from infra.sglang.effective import account, read_environments
 from infra.sglang.flags import NEWEST
@@ -89,6 +89,7 @@ def run_trial(job: TrialJob, tools: Tools, watch: Watch) -> TrialResult:
 
     Blocks; gives way within a second to an order to stop. When it returns, the server is gone.
     """
+    learn([*job.sweep.fixed.values(), *job.host.env.values()])
     with notes_of_trial(job) as notes:
         result = _TrialRun(job, tools, watch, notes).result()
         notes.end(result)
