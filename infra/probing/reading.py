@@ -1,19 +1,16 @@
 """How a fact is read: each beside the others, with a deadline, and a failure is a note."""
 
-import os
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from infra.probing.facts import Note
+from infra.whole_session import run_to_end
 
 _T = TypeVar("_T")
-_LAST_WORDS_S = 5.0
 _MOST_CHARS = 600
 _HEAD_CHARS = 200
 
@@ -74,22 +71,16 @@ def ask(argv: Sequence[str], env: Mapping[str, str], deadline_s: float, cwd: Pat
     It gets a session of its own, and none of it outlives the deadline.
     """
     try:
-        process = subprocess.Popen(
-            argv, env=dict(env), cwd=cwd, text=True, errors="replace", start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        done = run_to_end(argv, deadline_s, env=env, cwd=cwd)
     except OSError as error:
         raise ReadError(f"{argv[0]} cannot be run: {error.strerror}") from error
-    try:
-        printed, complained = process.communicate(timeout=deadline_s)
     except subprocess.TimeoutExpired as error:
         raise ReadError(f"no answer within {deadline_s:g} s") from error
-    finally:
-        _end(process)
-    if process.returncode != 0:
+    printed, complained = _text(done.stdout), _text(done.stderr)
+    if done.returncode != 0:
         words = message_of(complained, printed)
         reason = f": {words}" if words else ""
-        why = f"{Path(argv[0]).name} ended with {process.returncode}{reason}"
+        why = f"{Path(argv[0]).name} ended with {done.returncode}{reason}"
         raise ReadError(why, printed)
     return printed
 
@@ -107,12 +98,6 @@ def message_of(*texts: str) -> str:
     return f"{shown[:_HEAD_CHARS]} ... {shown[_HEAD_CHARS - _MOST_CHARS :]}"
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    """Kill whatever is left of a session, and reap its first process."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_LAST_WORDS_S)
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
+def _text(data: bytes) -> str:
+    """Read what a program printed; every end of a line is one."""
+    return data.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from infra.ssh.options import LISTS, Settings
+from infra.whole_session import run_to_end
 
 ASK_S = 60.0
 """Wall seconds for one answer; a `Match exec` may ask a network."""
@@ -64,10 +65,7 @@ def _answer(
 ) -> Mapping[str, tuple[str, ...]]:
     chosen = () if file is None else ("-F", str(file))
     try:
-        done = subprocess.run(
-            [program, *chosen, "-G", *words],
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_S, check=False,
-        )  # fmt: skip
+        done = run_to_end([program, *chosen, "-G", *words], ASK_S)
     except subprocess.TimeoutExpired as error:
         raise AskError(f"`ssh -G` gave no answer within {ASK_S:g} s") from error
     except OSError as error:

@@ -210,9 +210,12 @@ def test_the_mends_that_are_named_work(tmp_path: Path) -> None:
 def test_a_hanging_condition_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openssh, "ASK_S", 2.0)
     file = tmp_path / "config"
-    file.write_text('Match exec "sleep 3600"\n  Port 77\n')
+    told = tmp_path / "pid"
+    file.write_text(f'Match exec "echo $$ > {told}; exec sleep 3600"\n  Port 77\n')
     with pytest.raises(BadInputError, match="no answer within 2 s"):
         way(file, "gpu")
+    pid = int(told.read_text())
+    wait_until(lambda: not Path(f"/proc/{pid}/cmdline").exists(), "the end of the condition")
 
 
 def test_home_decides_which_file_is_the_users(
