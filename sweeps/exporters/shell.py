@@ -74,8 +74,9 @@ class Shell:
     @property
     def environment(self) -> dict[str, Word]:
         """Return the variables that a command gets."""
-        unset = {name: Unknown(f"${name}") for name in self._exported}
-        return {n: v for n, v in {**unset, **self._variables}.items() if n in self._exported}
+        known = {n: v for n, v in self._variables.items() if n in self._exported}
+        unset = sorted(self._exported - known.keys())
+        return {**known, **{name: Unknown(f"${name}") for name in unset}}
 
     def run(self, statement: Statement) -> None:
         """Run one statement. Raises UnreadableExportError where its effect cannot be known."""
