@@ -1,6 +1,6 @@
 """What a hostile or broken neighbour tries, and what happened: a row for each attack.
 
-Attacks are tests with the mark `attack` of `tests/attacks.py`: a number of the review's points, and
+Attacks are tests with the mark `attack` of `tests/attacks.py`: the number of a kind of attack, and
 what is tried; the name of a test says what holds. This runs them, and prints the rows on the error
 output. `--python` runs them by another interpreter, whose environment has this project with its
 tests. `--quick` leaves out those that start real services (Ray, MLflow, a browser).

@@ -70,7 +70,7 @@ STRATEGIES: Mapping[str, How] = {
     "grid": How("grid", stop_rule=None),
     "one axis at a time": How("staged", stop_rule=None),
 }
-QUICK_WORLDS = ("M+ipc/ngram/code", "S/ngram/code", "G+ipc/ngram/code", "M/eagle3/reasoning")
+QUICK_WORLDS = ("M+ipc/joint/code", "S/joint/code", "G+ipc/joint/code", "M/eagle3/reasoning")
 """Most share one kind of text: its truth takes longer than their sweeps."""
 QUICK_TRIALS = 24
 QUICK_STRATEGIES = ("default", "tpe")
