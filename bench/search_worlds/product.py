@@ -187,12 +187,15 @@ def _state() -> Iterator[State]:
     """Lend a state folder in memory; drafts are kept in bench/out."""
     base = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     folder = Path(tempfile.mkdtemp(prefix="bench-search-", dir=base))
-    logging.getLogger("orchestrator").setLevel(logging.ERROR)
+    logger = logging.getLogger("orchestrator")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     try:
         (OUT / "drafts").mkdir(parents=True, exist_ok=True)
         (folder / "drafts").symlink_to(OUT / "drafts")
         yield State(folder)
     finally:
+        logger.setLevel(level)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -49,6 +49,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 MOST_ROWS = 15
 SHOWN = 12
+TRIES_AGAIN = 3
 METRICS = (
     "prompt_tokens_total generation_tokens_total spec_verify_calls_total num_requests_total "
     "cached_tokens_total num_running_reqs num_queue_reqs gen_throughput token_usage "
@@ -94,15 +95,32 @@ def peer(request: pytest.FixtureRequest, peers: dict[str, Peer]) -> Peer:
 def _surveyed(peer: Peer) -> dict[str, Facts]:
     wait_ready(peer)
     peer.flush()
-    told = peer.generate(PROMPT, TOKENS).json
-    text, stop_id = told["text"], told["output_ids"][5]
-    stop_text = text[len(text) // 2 :][:3]
-    seen = {e.name: _exchanged(peer, e, stop_text, stop_id) for e in EXCHANGES}
+    stops = _stops(peer)
+    seen = {e.name: _exchanged(peer, e, *stops) for e in EXCHANGES}
     _remove_corpora(peer)
-    for name, scene in SCENES.items():
-        peer.flush()
-        seen[name] = scene(peer)
+    for name in SCENES:
+        seen[name] = _played(peer, name)
     return seen | {"log": _log_lines(peer)}
+
+
+def _seen_again(peer: Peer, name: str) -> Facts:
+    """Do one thing that is compared once more."""
+    if name in SCENES:
+        return _played(peer, name)
+    peer.flush()
+    return _exchanged(peer, next(e for e in EXCHANGES if e.name == name), *_stops(peer))
+
+
+def _stops(peer: Peer) -> tuple[str, int]:
+    """Return a text and a token at which an answer of the model can stop."""
+    told = peer.generate(PROMPT, TOKENS).json
+    text = told["text"]
+    return text[len(text) // 2 :][:3], told["output_ids"][5]
+
+
+def _played(peer: Peer, name: str) -> Facts:
+    peer.flush()
+    return SCENES[name](peer)
 
 
 def _exchanged(peer: Peer, exchange: Exchange, stop_text: str, stop_id: int) -> Facts:
@@ -133,10 +151,21 @@ def _differences(survey: Survey, name: str) -> list[Difference]:
     return compare(name, survey["real"][name], survey["emulated"][name], part=part)
 
 
-@pytest.mark.parametrize("name", [*(e.name for e in EXCHANGES), *SCENES, "log"])
-def test_no_reply_differs_but_as_listed(survey: Survey, name: str) -> None:
+def _news(survey: Survey, name: str) -> list[Difference]:
+    """List the differences that have no reason on record."""
     known = known_differences()
-    new = [d for d in _differences(survey, name) if not any(k.covers(d) for k in known)]
+    return [d for d in _differences(survey, name) if not any(k.covers(d) for k in known)]
+
+
+@pytest.mark.parametrize("name", [*(e.name for e in EXCHANGES), *SCENES, "log"])
+def test_no_reply_differs_but_as_listed(survey: Survey, peers: dict[str, Peer], name: str) -> None:
+    new = _news(survey, name)
+    tries = 0 if name == "log" else TRIES_AGAIN
+    while new and tries:  # on a busy machine a server joins chunks, or is done before it is asked
+        tries -= 1
+        for each in PEERS:
+            survey[each][name] = _seen_again(peers[each], name)
+        new = _news(survey, name)
     assert not new, "\n".join([f"{len(new)} differences", *map(str, new[:SHOWN])])
 
 
