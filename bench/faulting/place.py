@@ -132,7 +132,7 @@ class Place:
 
     @property
     def has_unsent(self) -> bool:
-        """Tell whether the sweep ended while the tracker was away."""
+        """Tell whether the tracker was not told all of the sweep."""
         return self.state.outbox_path(self.sweep_id).exists()
 
     def rebuild(self) -> None:

@@ -29,7 +29,7 @@ class Round:
     findings: Findings
     starts: int
     rebuilt: bool
-    """The MLflow server was away at the end, and was told afterwards."""
+    """The store had not been told all at the end, and was told afterwards."""
     known: int
     """Measurements that were whole at some time before the end: what could be lost."""
 
@@ -90,9 +90,11 @@ def under_fire(
 def _is_tracker_behind(
     place: Place, strikes: Sequence[Strike], tracker: TrackerServer | None
 ) -> bool:
-    """Tell whether the store needs `rebuild`: its server was away, or its disk took nothing."""
-    if tracker is not None and place.has_unsent:
-        tracker.wait_ready()
+    """Tell whether the store needs `rebuild`: its server was away, its disk took nothing, or the
+    driver was killed after the end of its sweep and before the store was told of that."""
+    if place.has_unsent:
+        if tracker is not None:
+            tracker.wait_ready()
         return True
     return any(strike.target is Target.DISK for strike in strikes)
 
