@@ -42,6 +42,7 @@ from sweeps.values import Value
 LADDER = (2, 4, 12, 32)
 SEEDS, QUICK_SEEDS = 10, 1
 QUICK_PROMPTS = "code"
+QUICK_WORLDS = ("M+ipc/ngram/code", "S/ngram/code", "G+ipc/ngram/code")
 CELLS = 60
 HELD_SEEDS = range(7000, 7030)
 _Z = 1.96
@@ -70,7 +71,7 @@ def measure(quick: bool) -> Figures:
     elsewhere: list[Miss] = []
     after_screening: list[Miss] = []
     for setting in main_settings():
-        if setting.space == "ngram" and (setting.prompts == QUICK_PROMPTS or not quick):
+        if setting.name in QUICK_WORLDS if quick else setting.space == "ngram":
             for seed in range(QUICK_SEEDS if quick else SEEDS):
                 missed = misses(World(setting), seed)
                 here.setdefault(setting.name.partition("/")[0], []).extend(missed.here)
