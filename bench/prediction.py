@@ -140,6 +140,7 @@ def _missed(
     world: World, planner: Planner, history: Sequence[TrialResult], cells: Iterable[Config]
 ) -> list[Miss]:
     asked = list(dict.fromkeys(cells))
+    world.prepare(asked)
     mean, covariance = planner.expected(history, asked)
     spreads = np.sqrt(np.diag(covariance))
     return [

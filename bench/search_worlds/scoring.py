@@ -68,6 +68,7 @@ class Score:
 
 def score(world: World, strategy: str, seed: int, swept: Swept) -> Score:
     """Judge a sweep."""
+    world.prepare(result.config for result in swept.results)
     best = math.log(world.best[0])
 
     def regret(config: Config | None) -> float:
