@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.files import name_once
-from sweeps.hosts import HostSpec
+from sweeps.hosts import GPU_HOURS, HostSpec, hours_unit
 from sweeps.limits import Limit
 from sweeps.metrics import metric_named
 from sweeps.value_checks import host_value_problems
@@ -24,6 +24,13 @@ def checked_card(path: Path, card: Mapping[str, object]) -> dict[str, object]:
         else:
             name_once(path, f"`{name}` holds what it cannot hold")
     return kept
+
+
+def hours_unit_in(card: Mapping[str, object]) -> str:
+    """Name the hours that the trials of a sweep cost, by the hosts of its card."""
+    hosts = card.get("hosts")
+    known = [host for host in hosts if isinstance(host, dict)] if isinstance(hosts, list) else []
+    return hours_unit(int(host.get("gpus", 1)) for host in known) if known else GPU_HOURS
 
 
 def _holds(check: Callable[[Any], bool], value: object) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from orchestrator.choices import Driver
-from sweeps.hosts import GPU_HOURS, hours_unit
 from sweeps.idling import ClockScales
 
 
@@ -18,13 +17,6 @@ def clock_scales(card: Mapping[str, object]) -> ClockScales:
         for host in hosts
         if isinstance(host, dict)
     }
-
-
-def hours_unit_in(card: Mapping[str, object]) -> str:
-    """Name the hours that the trials of a sweep cost, by the hosts of its card."""
-    hosts = card.get("hosts")
-    known = [host for host in hosts if isinstance(host, dict)] if isinstance(hosts, list) else []
-    return hours_unit(int(host.get("gpus", 1)) for host in known) if known else GPU_HOURS
 
 
 def _scale(host: Mapping[str, object]) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.clocks import hours_unit_in
+from orchestrator.cards import hours_unit_in
 from orchestrator.files import read_json
 from orchestrator.goals import answer_in
 from orchestrator.job import OUTPUTS_FILE

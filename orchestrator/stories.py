@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from infra.sglang.signatures import AMOUNTS, LOG_SIGNATURES
-from orchestrator.clocks import clock_scales, hours_unit_in
+from orchestrator.cards import hours_unit_in
+from orchestrator.clocks import clock_scales
 from orchestrator.goals import claim_in, goal_of
 from orchestrator.state import State
 from sweeps.reporting.story import About, Story, story_of

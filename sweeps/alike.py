@@ -19,11 +19,11 @@ UNSET_IS: Mapping[str, Value] = {"SGLANG_ENABLE_PCIE_IPC_ALLREDUCE": "0"}
 _DIGITS = 5
 """A float travels through a command line with six digits."""
 
-Account = frozenset[tuple[str, bool, int | float | str | None]]
+ToldSettings = frozenset[tuple[str, bool, int | float | str | None]]
 """Each setting by its name, whether the server told it, and what its value means."""
 
 
-def account_of(result: TrialResult) -> Account | None:
+def account_of(result: TrialResult) -> ToldSettings | None:
     """Return what a server ran with; None where it told nothing.
 
     A setting that the server did not tell stands as it was requested, and is never the same as one
@@ -78,7 +78,7 @@ def namesakes(results: Sequence[TrialResult], plain: Config | None = None) -> li
         by_name.setdefault(result.config, []).append(result)
     if plain is None:
         plain = next((c for c, own in by_name.items() if own[0].purpose == "baseline"), None)
-    groups: dict[frozenset[Account], list[Config]] = {}
+    groups: dict[frozenset[ToldSettings], list[Config]] = {}
     for config, own in by_name.items():
         accounts = frozenset(account for r in own if (account := account_of(r)) is not None)
         if accounts and len({r.host for r in own if r.effective}) == len(accounts):

@@ -109,7 +109,7 @@ def fault_of(result: TrialResult) -> str:
     return result.signature or hang
 
 
-def alike(result: TrialResult) -> Fault:
+def kind_of_fault(result: TrialResult) -> Fault:
     """Return what failures of one kind have in common; words only where the signature needs them.
 
     Words count without their amounts, and without what the log tells beside them.
@@ -141,7 +141,7 @@ class FaultRecord:
         if result.outcome in _SUCCEEDED:
             self._worked |= set(map(_typed, result.config.items()))
         elif (fault := fault_of(result)) and fault not in self._not_blamed:
-            self._failed.setdefault(alike(result), []).append(result)
+            self._failed.setdefault(kind_of_fault(result), []).append(result)
 
     def closed(self, baseline: Config | None) -> Iterator[Closed]:
         """Find what always fails, as far as plain decode's defaults are known."""

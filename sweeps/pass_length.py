@@ -10,10 +10,7 @@ START_SPREAD = 0.015
 """Usual spread of a rate between starts of one configuration, as a fraction."""
 
 
-def pays(
-    blocks_per_s: Sequence[float], measured_s: float, start_s: float,
-    start_spread: float = START_SPREAD,
-) -> bool:  # fmt: skip
+def pays(blocks_per_s: Sequence[float], measured_s: float, start_s: float) -> bool:
     """Tell whether a pass of `measured_s` goes on, after a start that took `start_s`.
 
     `blocks_per_s` are the rates of its equal blocks of time. The variance of a mean over starts is
@@ -29,4 +26,4 @@ def pays(
     if mean <= 0 or start_s <= 0:
         return False
     spread = stdev(blocks_per_s) / sqrt(len(blocks_per_s)) / mean
-    return (spread / start_spread) ** 2 > measured_s / start_s
+    return (spread / START_SPREAD) ** 2 > measured_s / start_s

@@ -3,11 +3,12 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.hosts import HostSpec
 from sweeps.problems import Problem, shown
 from sweeps.ranges import Range
+from sweeps.values import Value
 
 if TYPE_CHECKING:
     from sweeps.sweep import Sweep
@@ -39,11 +40,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def value_problems(sweep: "Sweep") -> list[Problem]:
-    """List the fields that hold what no sweep can mean; all else may rely on the others."""
+    """List the fields that hold what no sweep can mean; all else may rely on the others.
+
+    Their types are checked before, by `sweeps.shapes`.
+    """
     return [
         *_text("name", sweep.name),
-        *_text("model.path", getattr(sweep.model, "path", sweep.model)),
-        *_text("model.draft_path", getattr(sweep.model, "draft_path", None), may_miss=True),
+        *_text("model.path", sweep.model.path),
+        *_text("model.draft_path", sweep.model.draft_path, may_miss=True),
         *_numbers("budget", sweep.budget, _BUDGET, may_miss="gpu_hours"),
         *_numbers("taste", sweep.taste, _TASTE),
         *_number("seed", sweep.seed, Range(-(2**63), most=2**63)),
@@ -53,11 +57,8 @@ def value_problems(sweep: "Sweep") -> list[Problem]:
     ]
 
 
-def host_value_problems(host: Any) -> Iterator[Problem]:
+def host_value_problems(host: HostSpec) -> Iterator[Problem]:
     """List the fields of a host that hold what no host can be."""
-    if not isinstance(host, HostSpec):
-        yield Problem("hosts", shown(host), "it is no host", "Write HostSpec(...).")
-        return
     field = f"hosts.{shown(host.name)[1:-1]}"
     yield from _numbers(field, host, _HOST)
     for name in _HOST_TEXTS:
@@ -84,9 +85,6 @@ def _variables(field: str, env: object) -> Iterator[Problem]:
 def _numbers(
     field: str, given: object, ranges: Mapping[str, Range], may_miss: str = ""
 ) -> Iterator[Problem]:
-    if not all(hasattr(given, name) for name in ranges):
-        yield Problem(field, shown(given), f"it is no {field}", f"Write {field.capitalize()}(...).")
-        return
     for name, allowed in ranges.items():
         value = getattr(given, name)
         if value is not None or name != may_miss:
@@ -110,16 +108,10 @@ def _text(field: str, value: object, *, may_miss: bool = False) -> Iterator[Prob
         yield Problem(field, shown(value), why, "Take it out.")
 
 
-def _fixed(fixed: object) -> Iterator[Problem]:
-    if not isinstance(fixed, Mapping):
-        yield Problem("fixed", shown(fixed), "it is no mapping", 'Write {"tp_size": 8}.')
-        return
+def _fixed(fixed: Mapping[str, Value]) -> Iterator[Problem]:
     for name, value in fixed.items():
-        field = f"fixed.{name}" if isinstance(name, str) and name.isprintable() else "fixed"
-        if value is not None and not isinstance(value, str | int | float | bool):
-            why = "it is no text, number, bool or None"
-            yield Problem(field, shown(value), why, "Give one value.")
-        elif isinstance(value, float) and not math.isfinite(value):
+        field = f"fixed.{name}" if name.isprintable() else "fixed"
+        if isinstance(value, float) and not math.isfinite(value):
             yield Problem(field, shown(value), "it is no finite number", "Give one.")
         elif isinstance(value, str) and _CONTROL.search(value):
             why = "it holds a control character, or half a character"

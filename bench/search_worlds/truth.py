@@ -21,8 +21,8 @@ from infra.emulated.cost import all_reduce_us, step_cost
 from infra.emulated.drafting.drafter import make_drafter
 from infra.emulated.settings import Settings
 from infra.emulated.truth import TRUTHS, HostTruth
-from search_worlds import courses, spaces
-from search_worlds.courses import Course, chain_course, ngram_courses
+from search_worlds import accept_curves, spaces
+from search_worlds.accept_curves import AcceptCurve, chain_curve, ngram_curves
 from search_worlds.hosts import Setting
 from search_worlds.kept import OUT, keep
 from search_worlds.spaces import drafts_of, servings_of, settings_of, sweep_named
@@ -77,22 +77,22 @@ class World:
         if draft.is_plain:
             return 1.0
         steps = self.sweep.workload.measure_s / cycle_s
-        return self._courses([draft])[draft].accept_within(steps)
+        return self._curves([draft])[draft].accept_within(steps)
 
     def prepare(self, configs: Iterable[Config]) -> None:
         """Replay what some configurations draft: many at once take far less than one by one."""
         drafts = [drafting_of(config) for config in configs]
-        self._courses([draft for draft in drafts if not draft.is_plain])
+        self._curves([draft for draft in drafts if not draft.is_plain])
 
-    def _courses(self, drafts: Sequence[Config]) -> dict[Config, Course]:
+    def _curves(self, drafts: Sequence[Config]) -> dict[Config, AcceptCurve]:
         """Return how drafting settings fare; what was computed once is kept."""
-        missing = [d for d in dict.fromkeys(drafts) if d not in self._known_courses]
+        missing = [d for d in dict.fromkeys(drafts) if d not in self._known_curves]
         ngram = [d for d in missing if d.algorithm == "NGRAM"]
-        self._known_courses.update(ngram_courses(self.sweep, ngram))
+        self._known_curves.update(ngram_curves(self.sweep, ngram))
         for draft in missing:
             if draft.algorithm != "NGRAM":
-                self._known_courses[draft] = self._chain_course(draft)
-        return {d: self._known_courses[d] for d in drafts}
+                self._known_curves[draft] = self._chain_curve(draft)
+        return {d: self._known_curves[d] for d in drafts}
 
     def cycle_s(self, config: Config) -> float:
         """Return the time of one step of a configuration."""
@@ -130,7 +130,7 @@ class World:
             emulated_drafting,
             cost,
             emulated_settings,
-            courses,
+            accept_curves,
             spaces,
             own,
         )
@@ -165,7 +165,7 @@ class World:
         self, drafts: Sequence[Config], fastest: Mapping[Kind, tuple[float, Config]]
     ) -> dict[Kind, tuple[float, Config]]:
         """Return the best draft of each kind, with its rate at the shortest steps of that kind."""
-        self._courses([draft for draft in drafts if not draft.is_plain])  # many at once
+        self._curves([draft for draft in drafts if not draft.is_plain])  # many at once
         best: dict[Kind, tuple[float, Config]] = {}
         for draft in drafts:
             kind = self._kind(draft)
@@ -196,10 +196,10 @@ class World:
         sized = settings_of(self.sweep, draft)
         return draft.algorithm, sized.draft_tokens, sized.draft_steps
 
-    def _chain_course(self, draft: Config) -> Course:
+    def _chain_curve(self, draft: Config) -> AcceptCurve:
         with drafting_as(self.setting):
             drafter = make_drafter(settings_of(self.sweep, draft), self.setting.truth)
-        return chain_course(self.sweep, drafter)
+        return chain_curve(self.sweep, drafter)
 
     def _cycle_s(self, draft: Config, serving: Config) -> float:
         key = (*([self._kind(draft)] if draft else []), serving)
@@ -214,7 +214,7 @@ class World:
         return {}
 
     @cached_property
-    def _known_courses(self) -> dict[Config, Course]:
+    def _known_curves(self) -> dict[Config, AcceptCurve]:
         return {}
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from infra.local_host import tail
-from orchestrator.clocks import clock_scales, hours_unit_in
+from orchestrator.cards import hours_unit_in
+from orchestrator.clocks import clock_scales
 from orchestrator.events import Tally
 from orchestrator.files import read_result
 from orchestrator.goals import answer_in, goal_of

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.closing import Fault, alike, fault_of
+from sweeps.closing import Fault, fault_of, kind_of_fault
 from sweeps.results import Outcome, TrialResult
 
 _WITHOUT_RATE = (Outcome.INFEASIBLE, Outcome.HUNG, Outcome.FAILED, Outcome.CANCELLED)
@@ -31,7 +31,7 @@ def failures_of(results: Sequence[TrialResult], hints: Mapping[str, str]) -> tup
     for result in results:
         if result.outcome in _WITHOUT_RATE:
             name = result.signature or fault_of(result) or result.outcome.value
-            groups.setdefault((name, result.outcome, alike(result)), []).append(result)
+            groups.setdefault((name, result.outcome, kind_of_fault(result)), []).append(result)
     found = [_failure(name, group, hints.get(name, "")) for (name, *_), group in groups.items()]
     return tuple(sorted(found, key=lambda failure: -len(failure.trials)))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from sweeps.closing import Fault, alike
+from sweeps.closing import Fault, kind_of_fault
 from sweeps.config import Config
 from sweeps.memory_borders import fault_of_memory
 from sweeps.pass_length import START_SPREAD
@@ -123,7 +123,7 @@ def gather(
     ]
     gpu_hours = fmean(whole) if any(whole) else 1.0
     return Evidence(
-        starts, variants, variance, tuple(r.config for r in bad), tuple(map(alike, bad)),
+        starts, variants, variance, tuple(r.config for r in bad), tuple(map(kind_of_fault, bad)),
         frozenset(canonical(r.config) for r in known if r.purpose != PRIOR),
         gpu_hours,
         fmean(probed) if any(probed) else STOPPED_SHARE * gpu_hours,

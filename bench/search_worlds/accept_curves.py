@@ -39,14 +39,14 @@ AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class AcceptCurve:
     """How a drafting setting fares in a measured pass: sums over its requests, in their order."""
 
     tokens: Sequence[int]
     steps: Sequence[int]
 
     @classmethod
-    def of(cls, requests: Iterable[tuple[int, int]]) -> "Course":
+    def of(cls, requests: Iterable[tuple[int, int]]) -> "AcceptCurve":
         """Add up the decode tokens and the verify steps of requests."""
         tokens, steps = zip(*requests, strict=True)
         return cls(tuple(accumulate(tokens)), tuple(accumulate(steps)))
@@ -88,11 +88,11 @@ class Served:
 
     def passes(self, steps: Steps) -> int:
         """Return how many passes of warm-up a trial makes, from the verify steps of all."""
-        course = _course(steps)
+        curve = _curve(steps)
         ends = [len(self.cold), *(len(self._before(n + 1)) for n in range(len(self.warming)))]
         before = None
         for number, (first, last) in enumerate(pairwise(ends), 1):
-            length = course.accept_of(first, last)
+            length = curve.accept_of(first, last)
             if before is not None and length < before * (1 + SETTLED_FRACTION):
                 return number
             before = length
@@ -102,12 +102,12 @@ class Served:
         return (*self.cold, *(request for one in self.warming[:passes] for request in one))
 
 
-def _course(steps: Steps, first: int = 0) -> Course:
+def _curve(steps: Steps, first: int = 0) -> AcceptCurve:
     """Add the verify steps up by requests, from one of them on."""
     chosen = steps.stream >= first
     number = steps.stream[chosen] - first
     counts, tokens = np.bincount(number), np.bincount(number, steps.tokens[chosen])
-    return Course.of(zip(map(int, tokens), map(int, counts), strict=True))
+    return AcceptCurve.of(zip(map(int, tokens), map(int, counts), strict=True))
 
 
 def _served(sweep: Sweep) -> Served:
@@ -129,10 +129,10 @@ def _served_of(space: str, prompts: str) -> Served:
     return Served(opened(work.cold()), warming, opened(measured))
 
 
-def chain_course(sweep: Sweep, drafter: Drafter) -> Course:
+def chain_curve(sweep: Sweep, drafter: Drafter) -> AcceptCurve:
     """Serve the measured pass with a drafter that learns nothing from what was served before."""
     served = _served(sweep).measured
-    return Course.of(_verified(r, drafter.open(r.prompt, r.key)) for r in served)
+    return AcceptCurve.of(_verified(r, drafter.open(r.prompt, r.key)) for r in served)
 
 
 def _stream(request: Generation) -> Stream:
@@ -154,13 +154,13 @@ def _verified(request: Generation, drafter: RequestDrafter) -> tuple[int, int]:
     return done - 1, steps
 
 
-def ngram_courses(sweep: Sweep, drafts: Sequence[Config]) -> dict[Config, Course]:
+def ngram_curves(sweep: Sweep, drafts: Sequence[Config]) -> dict[Config, AcceptCurve]:
     """Replay drafting settings over the texts of a trial; what was replayed is kept on disk."""
     if not drafts:
         return {}
     served = _served(sweep)
     code = code_digest(drafting, replay, text, writing, chain, sys.modules[__name__])
-    path = OUT / "courses" / f"{digest([served.key, code])}.json"
+    path = OUT / "accept_curves" / f"{digest([served.key, code])}.json"
     kept = _read(path)
     shapes = {draft: ngram_shape(settings_of(sweep, draft)) for draft in drafts}
     missing = [s for s in dict.fromkeys(shapes.values()) if repr(s) not in kept]
@@ -168,11 +168,11 @@ def ngram_courses(sweep: Sweep, drafts: Sequence[Config]) -> dict[Config, Course
         replayer = served.after(passes)
         first = len(served.cold) + sum(map(len, served.warming[:passes]))
         for shape, steps in _replayed(replayer, alike):
-            course = _course(steps, first)
-            kept[repr(shape)] = [list(course.tokens), list(course.steps)]
+            curve = _curve(steps, first)
+            kept[repr(shape)] = [list(curve.tokens), list(curve.steps)]
     if missing:
         keep(path, {**_read(path), **kept})
-    return {draft: Course(*kept[repr(shape)]) for draft, shape in shapes.items()}
+    return {draft: AcceptCurve(*kept[repr(shape)]) for draft, shape in shapes.items()}
 
 
 def _by_passes(served: Served, shapes: Sequence[NgramShape]) -> dict[int, list[NgramShape]]:
